@@ -1,0 +1,79 @@
+"""The exceptions of elman. Each also is the built-in exception that a caller would expect.
+
+Messages say what the thing is, what it must be, what it was, and what to do; the words for arguments are in
+:mod:`elman.validation`.
+"""
+
+from __future__ import annotations
+
+
+class ElmanError(Exception):
+    """Base of every exception that elman raises on purpose."""
+
+
+class ShapeError(ElmanError, ValueError):
+    """An array has the wrong number of axes or the wrong length along one of them."""
+
+
+class DTypeError(ElmanError, TypeError):
+    """An array or argument is of a kind that has no meaning here, such as integers where real numbers are due."""
+
+
+class ArgumentError(ElmanError, ValueError):
+    """An argument has a value outside what is allowed."""
+
+
+class StateDictError(ElmanError, ValueError):
+    """A mapping of weights does not fit: a key is missing, unknown, or has the wrong shape or type."""
+
+
+class NonFiniteError(ElmanError, FloatingPointError):
+    """A state, a loss or a gradient stopped being a finite number. Parameters and optimizer are as before the call.
+
+    Attributes
+    ----------
+    what : str
+        What is not finite: ``"state"``, ``"loss"``, ``"gradient"``.
+    layer : str or None
+        Name of the layer, such as ``"rnn_l0"``.
+    gate : str or None
+        Name of the state or gate, such as ``"h"``.
+    step : int or None
+        Time step, counted from 0, where the computation first met a non-finite value.
+    sample : int or None
+        Index along the batch axis of the first such sequence.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        what: str = "state",
+        layer: str | None = None,
+        gate: str | None = None,
+        step: int | None = None,
+        sample: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.what, self.layer, self.gate, self.step, self.sample = what, layer, gate, step, sample
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (str(self), self.what, self.layer, self.gate, self.step, self.sample)
+
+
+def _rebuild(
+    message: str, what: str, layer: str | None, gate: str | None, step: int | None, sample: int | None
+) -> NonFiniteError:
+    """Make the exception again in another process: keywords do not survive the default pickling."""
+    return NonFiniteError(message, what=what, layer=layer, gate=gate, step=step, sample=sample)
+
+
+class MissingExtraError(ElmanError, ImportError):
+    """An optional package is needed; the message names the extra to install."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f'{purpose} needs {package}, which is not installed: pip install "elman[{extra}]"')
+        self.package, self.extra, self.purpose = package, extra, purpose
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.package, self.extra, self.purpose)
