@@ -1,0 +1,64 @@
+"""The one decorator of every kernel, and where compiled code is kept.
+
+``nogil`` lets a thread pool run kernels side by side; ``error_model="numpy"`` keeps division free of branches, without which
+nothing vectorises. There is no ``fastmath``: it assumes that NaN and infinity do not occur, and what LLVM contracts would
+depend on what shares a basic block.
+
+numba's cache looks at the file of a kernel but not at the files it calls into. So the cache folder is named by a hash of all
+the kernels' sources: an edit anywhere finds an empty folder, never a stale kernel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import config, njit
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def source_hash() -> str:
+    """Hash of every source that reaches compiled code."""
+    digest = hashlib.sha256()
+    for folder in ("kernels", "cells"):
+        for source in sorted((PACKAGE / folder).glob("*.py")):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> str | None:
+    """First folder that can be written to: numba's own setting, the user's cache, the temporary folder; or None."""
+    user = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if Path.home().is_dir() else None)
+    name = f"elman-{os.getuid()}" if hasattr(os, "getuid") else "elman"
+    roots = [config.CACHE_DIR or None, Path(user) / "elman" if user else None, Path(tempfile.gettempdir()) / name]
+    for root in filter(None, roots):
+        folder = Path(root) / source_hash()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError:
+            continue
+        return str(folder)
+    return None
+
+
+CACHE_FOLDER = cache_folder()
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile at the first call for each dtype, without the GIL, and keep the machine code on disk."""
+    before, config.CACHE_DIR = config.CACHE_DIR, CACHE_FOLDER or ""
+    try:
+        return njit(nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None)(function)
+    finally:
+        config.CACHE_DIR = before
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """A piece of a kernel, merged into each kernel that calls it."""
+    return njit(error_model="numpy", forceinline=True)(function)

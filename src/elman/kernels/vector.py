@@ -1,0 +1,347 @@
+"""One text for a formula, two things it runs on: vectors of LLVM's code generator, or NumPy arrays.
+
+A formula is a plain function ``f(m, x, ...)`` that uses ``+ - * /``, comparisons, and the few operations of ``m``. Bound to
+:class:`VectorOps` it emits straight-line vector code with explicit fused multiply-adds, so that no bit depends on what an
+optimiser chooses to contract; bound to :class:`ArrayOps` it computes on arrays, which is what runs under
+``NUMBA_DISABLE_JIT=1`` (equal up to the rounding of the multiply-adds: NumPy has none).
+
+:func:`elementwise` turns a formula into a loop over rows of padded vectors.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .host import HOST
+
+
+class Format(NamedTuple):
+    """Layout of a floating-point format: what arithmetic on its bits needs to know.
+
+    ``magic`` is 1.5 * 2**mantissa: adding it leaves the nearest integer in the low bits of the sum.
+    """
+
+    bits: int
+    mantissa: int
+    bias: int
+    magic: float
+    magic_bits: int
+
+
+SINGLE = Format(32, 23, 127, 1.5 * 2.0**23, 0x4B400000)
+DOUBLE = Format(64, 52, 1023, 1.5 * 2.0**52, 0x4338000000000000)
+
+
+def lanes_of(itemsize: int) -> int:
+    """Numbers in one vector."""
+    return HOST.vector_bytes // itemsize
+
+
+class Value:
+    """An LLVM vector with operators; Python numbers become vectors of that constant."""
+
+    def __init__(self, builder: Any, value: Any) -> None:
+        self.builder, self.value, self.type = builder, value, value.type
+
+    def constant(self, x: Any) -> Any:
+        """LLVM value of ``x``: itself, or a number in every lane."""
+        if isinstance(x, Value):
+            return x.value
+        x = float(np.float32(x)) if isinstance(self.type.element, ir.FloatType) else float(x)
+        return ir.Constant(self.type, [x] * self.type.count)
+
+    def _new(self, value: Any) -> Value:
+        return Value(self.builder, value)
+
+    def __add__(self, o: Any) -> Value:
+        return self._new(self.builder.fadd(self.value, self.constant(o)))
+
+    def __sub__(self, o: Any) -> Value:
+        return self._new(self.builder.fsub(self.value, self.constant(o)))
+
+    def __rsub__(self, o: Any) -> Value:
+        return self._new(self.builder.fsub(self.constant(o), self.value))
+
+    def __mul__(self, o: Any) -> Value:
+        return self._new(self.builder.fmul(self.value, self.constant(o)))
+
+    def __truediv__(self, o: Any) -> Value:
+        return self._new(self.builder.fdiv(self.value, self.constant(o)))
+
+    def __rtruediv__(self, o: Any) -> Value:
+        return self._new(self.builder.fdiv(self.constant(o), self.value))
+
+    def __neg__(self) -> Value:
+        return self._new(self.builder.fneg(self.value))
+
+    def __lt__(self, o: Any) -> Any:
+        return self.builder.fcmp_ordered("<", self.value, self.constant(o))
+
+    def __gt__(self, o: Any) -> Any:
+        return self.builder.fcmp_ordered(">", self.value, self.constant(o))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+class VectorOps:
+    """Operations beyond ``+ - * /`` on :class:`Value`."""
+
+    def __init__(self, element: Any) -> None:
+        self.format = SINGLE if isinstance(element, ir.FloatType) else DOUBLE
+
+    def _call(self, name: str, x: Value, *more: Any) -> Value:
+        function = declare(x.builder, name, x.type, 1 + len(more))
+        return x._new(x.builder.call(function, [x.value] + [x.constant(m) for m in more]))
+
+    def fma(self, x: Value, y: Any, z: Any) -> Value:
+        """x * y + z, rounded once."""
+        return self._call("fma", x, y, z)
+
+    def abs(self, x: Value) -> Value:
+        """Magnitude."""
+        return self._call("fabs", x)
+
+    def copysign(self, x: Value, y: Value) -> Value:
+        """Magnitude of x, sign of y."""
+        return self._call("copysign", x, y)
+
+    def where(self, mask: Any, x: Any, y: Any) -> Value:
+        """x where the mask holds, else y; at least one is a vector."""
+        v = x if isinstance(x, Value) else y
+        return v._new(v.builder.select(mask, v.constant(x), v.constant(y)))
+
+    def pow2(self, t: Value) -> Value:
+        """2**k for t = k + magic, from the bits of t: no conversion to integers, so a NaN does no harm."""
+        bits, n = ir.VectorType(ir.IntType(self.format.bits), t.type.count), t.type.count
+        shift = ir.Constant(bits, [self.format.magic_bits - self.format.bias] * n)
+        exponent = t.builder.sub(t.builder.bitcast(t.value, bits), shift)
+        exponent = t.builder.shl(exponent, ir.Constant(bits, [self.format.mantissa] * n))
+        return t._new(t.builder.bitcast(exponent, t.type))
+
+
+class ArrayOps:
+    """The same operations on NumPy arrays of one dtype."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = np.dtype(dtype)
+        self.format = SINGLE if self.dtype == np.float32 else DOUBLE
+
+    abs, copysign = staticmethod(np.abs), staticmethod(np.copysign)
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        """x * y + z, rounded twice."""
+        return x * y + z
+
+    def where(self, mask: Any, x: Any, y: Any) -> Any:
+        """x where the mask holds, else y."""
+        return np.where(mask, x, y).astype(self.dtype, copy=False)
+
+    def pow2(self, t: Any) -> Any:
+        """2**k for t = k + magic; NaN for NaN."""
+        k = t - self.dtype.type(self.format.magic)
+        return np.where(np.isnan(k), k, np.ldexp(self.dtype.type(1), np.nan_to_num(k).astype(np.int32)))
+
+
+def declare(builder: Any, name: str, vector: Any, arity: int) -> Any:
+    """LLVM's intrinsic function ``name`` for a vector type, spelled out: llvmlite's own declaration knows scalars only."""
+    suffix = f"v{vector.count}f{32 if isinstance(vector.element, ir.FloatType) else 64}"
+    signature = ir.FunctionType(vector, [vector] * arity)
+    return cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{suffix}")
+
+
+class Emitter:
+    """Loads, stores and addresses of whole vectors in one dtype."""
+
+    def __init__(self, builder: Any, element: Any) -> None:
+        self.builder, self.element = builder, element
+        self.itemsize = 4 if isinstance(element, ir.FloatType) else 8
+        self.lanes = lanes_of(self.itemsize)
+        self.vector = ir.VectorType(element, self.lanes)
+
+    def load(self, pointer: Any, offset: Any) -> Any:
+        """Vector at ``pointer[offset:]``."""
+        at = self.builder.bitcast(self.builder.gep(pointer, [offset]), self.vector.as_pointer())
+        return self.builder.load(at, align=self.itemsize)
+
+    def store(self, value: Any, pointer: Any, offset: Any) -> None:
+        """Write a vector to ``pointer[offset:]``."""
+        at = self.builder.bitcast(self.builder.gep(pointer, [offset]), self.vector.as_pointer())
+        self.builder.store(value, at, align=self.itemsize)
+
+    def at(self, offset: Any, stride: Any, n: int) -> Any:
+        """Offset + n * stride."""
+        return self.builder.add(offset, self.builder.mul(stride, ir.Constant(offset.type, n)))
+
+    def zero(self) -> Any:
+        """A vector of zeros."""
+        return ir.Constant(self.vector, [0.0] * self.lanes)
+
+    def loop(self, count: Any, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+        """``for i in range(count): carried = body(i, carried)`` with values in registers; no iteration if count <= 0."""
+        b = self.builder
+        before, inside, after = b.basic_block, b.append_basic_block("loop"), b.append_basic_block("done")
+        zero = ir.Constant(count.type, 0)
+        b.cbranch(b.icmp_signed(">", count, zero), inside, after)
+        b.position_at_end(inside)
+        i, phis = b.phi(count.type), [b.phi(v.type) for v in carried]
+        new = body(i, phis)
+        end, following = b.basic_block, b.add(i, ir.Constant(count.type, 1))
+        b.cbranch(b.icmp_signed("<", following, count), inside, after)
+        for phi, first, last in zip([i, *phis], [zero, *carried], [following, *new], strict=True):
+            phi.add_incoming(first, before)
+            phi.add_incoming(last, end)
+        b.position_at_end(after)
+        out = []
+        for first, last in zip(carried, new, strict=True):
+            phi = b.phi(first.type)
+            phi.add_incoming(first, before)
+            phi.add_incoming(last, end)
+            out.append(phi)
+        return out
+
+
+def pointers(context: Any, builder: Any, signature: Any, args: Any, which: Any) -> list[Any]:
+    """Data pointers of the array arguments at positions ``which``."""
+    return [context.make_array(signature.args[i])(context, builder, args[i]).data for i in which]
+
+
+def lanes(array: Any) -> int:
+    """Numbers in a vector of the array's dtype; a constant in compiled code."""
+    return lanes_of(array.itemsize)
+
+
+def _lanes_intrinsic(typing: Any, array: Any) -> Any:
+    """Code generator of :func:`lanes`."""
+    itemsize = array.dtype.bitwidth // 8
+    return types.intp(array), lambda c, b, s, a: ir.Constant(c.get_value_type(types.intp), lanes_of(itemsize))
+
+
+def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...], reduce: str = "finite") -> Any:
+    """Make a loop that applies a formula to rows of vectors.
+
+    The result is called as ``f(a0, off0, rs0, a1, off1, rs1, ..., rows, vectors)`` and, for each of ``rows`` rows (array i's
+    start at ``off_i + row * rs_i``) and each of ``vectors`` vectors in it, loads all arrays, computes
+    ``formula(m, v0, v1, ...)``, and stores its results (a tuple) to the arrays at positions ``stores``.
+
+    Parameters
+    ----------
+    formula : callable
+        Takes the operations object and one value an array; returns a tuple, first what is reduced.
+    arrays : int
+        Number of arrays it reads.
+    stores : tuple of int
+        Which arrays receive the results, in the order of the tuple.
+    reduce : {"finite", "squares"}
+        ``"finite"``: the call returns 1 if every first result is a finite number, else 0. ``"squares"``: two further
+        arguments ``squares, offset``; the sum of squares of each row's first result, added up in float64, is written
+        to ``squares[offset + row]``, and the call returns 1.
+
+    Returns
+    -------
+    callable
+        An intrinsic for compiled code; its NumPy twin where the JIT is off.
+    """
+    if config.DISABLE_JIT:
+        return _array_loop(formula, arrays, stores, reduce)
+
+    def apply(typing: Any, *args: Any) -> Any:
+        ip = types.intp
+        operands = [t for a in args[: 3 * arrays : 3] for t in (a, ip, ip)]
+        extra = [args[-2], ip] if reduce == "squares" else []
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            e = Emitter(builder, context.get_value_type(signature.args[0].dtype))
+            data = pointers(context, builder, signature, values, range(0, 3 * arrays, 3))
+            offsets, strides = values[1 : 3 * arrays : 3], values[2 : 3 * arrays : 3]
+            rows, vectors = values[3 * arrays : 3 * arrays + 2]
+            wide = ir.VectorType(ir.DoubleType(), e.lanes)
+            start = e.zero() if reduce == "finite" else ir.Constant(wide, [0.0] * e.lanes)
+            m = VectorOps(e.element)
+
+            def row(r: Any, carried: list[Any]) -> list[Any]:
+                base = [builder.add(o, builder.mul(s, r)) for o, s in zip(offsets, strides, strict=True)]
+
+                def vector(v: Any, acc: list[Any]) -> list[Any]:
+                    step = builder.mul(v, ir.Constant(v.type, e.lanes))
+                    at = [builder.add(o, step) for o in base]
+                    out = formula(m, *(Value(builder, e.load(p, o)) for p, o in zip(data, at, strict=True)))
+                    for i, x in zip(stores, out, strict=True):
+                        e.store(x.value, data[i], at[i])
+                    return [_accumulate(e, reduce, out[0].value, acc[0])]
+
+                if reduce == "finite":
+                    return e.loop(vectors, carried, vector)
+                total = _horizontal_sum(builder, e.loop(vectors, [start], vector)[0])
+                squares = pointers(context, builder, signature, values, [3 * arrays + 2])[0]
+                builder.store(total, builder.gep(squares, [builder.add(values[-1], r)]))
+                return []
+
+            carried = e.loop(rows, [start] if reduce == "finite" else [], row)
+            if reduce == "squares":
+                return ir.Constant(ir.IntType(64), 1)
+            total = _horizontal_sum(builder, carried[0])
+            return builder.zext(builder.fcmp_ordered("ord", total, total), ir.IntType(64))
+
+        return types.int64(*operands, ip, ip, *extra), codegen
+
+    # numba reads the arity off the signature and cannot lower *args
+    count = 3 * arrays + (2 if reduce == "finite" else 4)
+    names = ["typing", *(f"a{i}" for i in range(count))]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    apply.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+    return intrinsic(apply)
+
+
+def _accumulate(e: Emitter, reduce: str, x: Any, acc: Any) -> Any:
+    """acc + 0 * x stays 0 while every x is finite; acc + x * x in float64 neither overflows nor underflows for float32."""
+    if reduce == "finite":
+        return e.builder.call(declare(e.builder, "fma", e.vector, 3), [x, e.zero(), acc])
+    if x.type != acc.type:
+        x = e.builder.fpext(x, acc.type)
+    return e.builder.call(declare(e.builder, "fma", acc.type, 3), [x, x, acc])
+
+
+def _horizontal_sum(builder: Any, vector: Any) -> Any:
+    """Sum of the lanes in a fixed tree: halves are added until one is left."""
+    n = vector.type.count
+    while n > 1:
+        n //= 2
+        mask = ir.VectorType(ir.IntType(32), n)
+        low = builder.shuffle_vector(vector, vector, ir.Constant(mask, list(range(n))))
+        high = builder.shuffle_vector(vector, vector, ir.Constant(mask, list(range(n, 2 * n))))
+        vector = builder.fadd(low, high)
+    return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
+
+
+def _array_loop(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...], reduce: str) -> Any:
+    """NumPy twin of what :func:`elementwise` makes, row by row."""
+
+    def apply(*args: Any) -> int:
+        operands = [args[3 * i : 3 * i + 3] for i in range(arrays)]
+        rows, vectors = args[3 * arrays : 3 * arrays + 2]
+        m = ArrayOps(operands[0][0].dtype)
+        width = vectors * lanes(operands[0][0])
+        finite = True
+        for r in range(rows):
+            views = [a[o + r * s : o + r * s + width] for a, o, s in operands]
+            out = formula(m, *(v.copy() for v in views))
+            for i, x in zip(stores, out, strict=True):
+                views[i][...] = x
+            finite = finite and bool(np.isfinite(out[0]).all())
+            if reduce == "squares":
+                args[-2][args[-1] + r] = np.sum(np.square(out[0], dtype=np.float64))
+        return int(finite or reduce == "squares")
+
+    return apply
+
+
+if not config.DISABLE_JIT:
+    lanes = intrinsic(_lanes_intrinsic)
