@@ -1,0 +1,229 @@
+"""How gradients grow with the lag, measured in both directions along given trajectories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import ArgumentError, ShapeError
+from ..linearization import Array, Linearization
+from .growth import backward_growth, forward_growth, unit_vectors
+
+# Lags before the first have transients of the start vector; the rate is fitted behind them if there are enough lags.
+_FIRST_LAG, _LONG_ENOUGH = 10, 20
+
+
+@dataclass(frozen=True, eq=False)
+class GradientFlow:
+    """Growth by lag; made by :func:`gradient_flow`. All growth is log norm in nats, all rates are nats per step.
+
+    Attributes
+    ----------
+    lags : ndarray, shape (T + 1,), int
+        0 .. T.
+    backward : ndarray, shape (T + 1, n)
+        Per sequence, mean log norm of the living vectors pulled back from the end: lag ``k`` is the window
+        ``[T - k, T]``, as in backpropagation through time. -inf where all vectors of the sequence are exactly zero.
+    forward : ndarray, shape (T + 1, n)
+        The same for tangent vectors pushed forward from the initial state, window ``[0, k]``. The two agree in the
+        rate of a stationary network and part where the growth depends on the position in the sequence.
+    dead_fraction, forward_dead_fraction : ndarray, shape (T + 1,)
+        Share of the vectors, of all sequences, that are exactly zero.
+    rates, forward_rates : ndarray, shape (n,)
+        Least-squares slope per sequence over lags 10 .. T (1 .. T if T < 20); -inf for a sequence that died, NaN for
+        T < 2.
+    upper_bound, lower_bound : ndarray, shape (T + 1, n), or None
+        Sums of ``log sigma_max(J_t)`` and ``log sigma_min(J_t)`` over the window of each lag (Pascanu, Mikolov and
+        Bengio 2013): no gradient can leave them.
+    a_priori_bound : ndarray, shape (T + 1,), or None
+        ``k log(max|phi'| sigma_max(W_hh))``, the upper bound from the weights alone; for networks of that form.
+    n_vectors : int
+        Backward vectors per sequence.
+    """
+
+    lags: Array
+    backward: Array
+    forward: Array
+    dead_fraction: Array
+    forward_dead_fraction: Array
+    rates: Array
+    forward_rates: Array
+    upper_bound: Array | None
+    lower_bound: Array | None
+    a_priori_bound: Array | None
+    n_vectors: int
+
+    @property
+    def rate(self) -> float:
+        """Backward rate: mean of ``rates`` over the sequences alive at lag T; -inf if none is."""
+        return _mean_of_living(self.rates)
+
+    @property
+    def forward_rate(self) -> float:
+        """Forward rate, likewise from ``forward_rates``."""
+        return _mean_of_living(self.forward_rates)
+
+    def __repr__(self) -> str:
+        return f"GradientFlow(T={self.lags[-1]}, n={self.backward.shape[1]}, rate={self.rate:.6g})"
+
+    def __str__(self) -> str:
+        T, n = int(self.lags[-1]), self.backward.shape[1]
+        back_rate, forth_rate = (
+            f"{r:+.5g} nats/step (x{np.exp(r):.5g} a step)" for r in (self.rate, self.forward_rate)
+        )
+        lines = [
+            f"Gradient flow over T = {T} steps, {n} sequences, {self.n_vectors} backward vectors each",
+            f"  backward, from the end       {back_rate}, fitted over lags {_first_lag(T)} .. {T}",
+            f"  forward, from the beginning  {forth_rate}",
+            "  lag      backward   forward   dead     (mean log norm of the living in nats; share of exact zeros)",
+        ]
+        for lag in sorted({min(lag, T) for lag in (1, 10, 100, T)}):
+            back, forth = (_mean_of_living(growth[lag]) for growth in (self.backward, self.forward))
+            lines.append(f"  {lag:<8} {back:<+10.4g} {forth:<+9.4g} {self.dead_fraction[lag]:.1%}")
+        if self.upper_bound is not None and self.lower_bound is not None:
+            low, high = _mean_of_living(self.lower_bound[-1]), _mean_of_living(self.upper_bound[-1])
+            lines.append(f"  bounds at lag T: {low:+.4g} .. {high:+.4g} from the singular values of each Jacobian")
+        if self.a_priori_bound is not None:
+            lines.append(f"  bound at lag T from the weights alone: {self.a_priori_bound[-1]:+.4g}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers as plain Python, curves as lists over lags."""
+        arrays = {
+            name: getattr(self, name)
+            for name in (
+                "lags", "backward", "forward", "dead_fraction", "forward_dead_fraction", "rates", "forward_rates",
+                "upper_bound", "lower_bound", "a_priori_bound",
+            )
+        }  # fmt: skip
+        plain = {name: None if array is None else array.tolist() for name, array in arrays.items()}
+        return {"rate": self.rate, "forward_rate": self.forward_rate, "n_vectors": self.n_vectors, **plain}
+
+    def plot(self, ax: Any = None) -> Any:
+        """Growth over lags with the bounds; returns the matplotlib axes."""
+        from ..plotting import plot_gradient_flow
+
+        return plot_gradient_flow(self, ax=ax)
+
+
+def gradient_flow(
+    lin: Linearization,
+    *,
+    start: ArrayLike | None = None,
+    vectors: int = 4,
+    bounds: bool = False,
+    rng: int | np.random.Generator | None = None,
+) -> GradientFlow:
+    """Measure how gradients grow from lag to lag, backward from the end and forward from the beginning.
+
+    Parameters
+    ----------
+    lin : Linearization
+        ``n >= 1`` trajectories of ``T`` steps.
+    start : array_like, shape (n, S), optional
+        Gradients with respect to the last state to pull back, such as those of a loss; only directions count. By
+        default ``vectors`` random directions per sequence. The forward direction always starts from random ones.
+    vectors : int, default 4
+        Random directions per sequence.
+    bounds : bool, default False
+        Also compute the bounds from the singular values of every Jacobian: ``n T`` decompositions of size S.
+    rng : None, int or numpy.random.Generator
+        For the random directions.
+
+    Returns
+    -------
+    GradientFlow
+
+    Raises
+    ------
+    ShapeError, ArgumentError
+        If ``start`` has another shape or is not finite, or ``vectors`` is not a positive integer.
+    NonFiniteError
+        If a Jacobian product is not finite.
+    """
+    n, S = lin.n_sequences, lin.state_size
+    if isinstance(vectors, bool) or not isinstance(vectors, (int, np.integer)) or vectors < 1:
+        raise ArgumentError(f"vectors must be an integer of at least 1, got {vectors!r}")
+    if n < 1:
+        raise ArgumentError("gradient_flow needs at least one sequence, got none")
+    generator = np.random.default_rng(rng)
+    if start is None:
+        ends = unit_vectors(generator, n, vectors, S)
+    else:
+        given = np.asarray(start, dtype=np.float64)
+        if given.shape != (n, S):
+            raise ShapeError(f"start must have shape (n, S) = {(n, S)}, got {given.shape}")
+        ends = given[:, None]
+    back = backward_growth(lin, ends)
+    forth = forward_growth(lin, unit_vectors(generator, n, vectors, S))
+    backward, forward = _mean_over_vectors(back), _mean_over_vectors(forth)
+    upper, lower = _singular_bounds(lin) if bounds else (None, None)
+    return GradientFlow(
+        lags=np.arange(lin.n_steps + 1),
+        backward=backward,
+        forward=forward,
+        dead_fraction=np.isneginf(back).mean(axis=(1, 2)),
+        forward_dead_fraction=np.isneginf(forth).mean(axis=(1, 2)),
+        rates=_slopes(backward),
+        forward_rates=_slopes(forward),
+        upper_bound=upper,
+        lower_bound=lower,
+        a_priori_bound=_a_priori_bound(lin) if bounds else None,
+        n_vectors=back.shape[2],
+    )
+
+
+def _first_lag(T: int) -> int:
+    """The lag from which the rate is fitted."""
+    return _FIRST_LAG if T >= _LONG_ENOUGH else min(1, T)
+
+
+def _mean_over_vectors(growth: Array) -> Array:
+    """Mean (T+1, n) over the living vectors of growth (T+1, n, K); -inf where none lives."""
+    living = np.isfinite(growth)
+    count = living.sum(axis=-1)
+    total = np.where(living, growth, 0.0).sum(axis=-1)
+    return np.where(count > 0, total / np.maximum(count, 1), -np.inf)
+
+
+def _mean_of_living(values: Array) -> float:
+    """Mean of the entries that are not -inf; -inf if all are."""
+    living = values[~np.isneginf(values)]
+    return float(living.mean()) if len(living) else float("-inf")
+
+
+def _slopes(growth: Array) -> Array:
+    """Least-squares slope per sequence of growth (T+1, n), -inf for those dead at the end."""
+    T = len(growth) - 1
+    lags = np.arange(_first_lag(T), T + 1, dtype=np.float64)
+    slopes = np.where(np.isneginf(growth[-1]), -np.inf, np.nan)
+    living = ~np.isneginf(growth[-1])
+    if len(lags) > 1:
+        centred = lags - lags.mean()
+        slopes[living] = centred @ growth[int(lags[0]) :, living] / (centred @ centred)
+    return slopes
+
+
+def _singular_bounds(lin: Linearization) -> tuple[Array, Array]:
+    """Cumulative log of the largest and smallest singular value by lag, two of (T+1, n)."""
+    upper, lower = np.zeros((2, lin.n_steps + 1, lin.n_sequences))
+    for lag in range(1, lin.n_steps + 1):
+        jacobians = np.stack([lin.jacobian(lin.n_steps - lag, i) for i in range(lin.n_sequences)])
+        values = np.linalg.svd(jacobians.astype(np.float64, copy=False), compute_uv=False)
+        with np.errstate(divide="ignore"):
+            upper[lag] = upper[lag - 1] + np.log(values[:, 0])
+            lower[lag] = lower[lag - 1] + np.log(values[:, -1])
+    return upper, lower
+
+
+def _a_priori_bound(lin: Linearization) -> Array | None:
+    """``k log(max|phi'| sigma_max(W_hh))`` for lags 0 .. T, if the Jacobians have these factors."""
+    factors = lin.factors
+    if factors is None:
+        return None
+    with np.errstate(divide="ignore"):
+        step = np.log(factors.max_slope * np.linalg.norm(factors.weight.astype(np.float64), 2))
+    return np.concatenate([[0.0], np.cumsum(np.full(lin.n_steps, step))])
