@@ -1,0 +1,248 @@
+"""What a diagnosis asks of a model, and the sequences it asks about.
+
+Diagnostics know no layer. They need three methods of a model, written down in :class:`Diagnosable`, or the Jacobians of
+a network from elsewhere as a :class:`~elman.linearization.Linearization`. Two small classes give both the same face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import ArgumentError, NonFiniteError, ShapeError
+from ..linearization import Array, Linearization
+
+FIRST_BATCH = 8  # decides 9 of 10 networks
+MOST_RESERVED = 32
+
+
+@runtime_checkable
+class Diagnosable(Protocol):
+    """A model whose gradients can be predicted and measured.
+
+    Attributes
+    ----------
+    batch_axis : int
+        Axis of ``x`` that holds the sequences: 1 for (T, n, D), 0 for (n, T, D).
+    """
+
+    batch_axis: int
+
+    def linearize(self, x: Any, h0: Any = None) -> Linearization:
+        """Run the model on ``x`` from ``h0`` and return the Jacobians of its ``n`` trajectories."""
+
+    def loss_start(self, x: Any, y: Any = None, *, loss: Any = None, h0: Any = None, rng: Any = None) -> Array | None:
+        """Gradient of the loss at the last step with respect to the last state, shape (n, S).
+
+        With labels, of the real loss. Without, ``W_out^T e`` with random ``e``. None if the model has no readout.
+        """
+
+    def measure_gradient(self, x: Any, start: Array, h0: Any = None) -> Array:
+        """Log norms (T + 1, n) by lag of the gradient that training would see, pulled back from ``start`` (n, S).
+
+        Computed by the kernels of training; entry 0 is ``log |start|``, -inf where the gradient is exactly zero.
+        """
+
+
+@dataclass(frozen=True)
+class ModelSequences:
+    """Input sequences of one length together with the model that runs on them.
+
+    Attributes
+    ----------
+    model : Diagnosable
+    x : ndarray, shape (T, n, D) or (n, T, D)
+    y : ndarray or None
+        Labels: (n, ...) for the last step, or the first two axes of ``x`` for every step.
+    h0 : ndarray, tuple of ndarray or None
+        Initial state, shape (layers, n, H).
+    loss : object
+        Handed to ``model.loss_start``.
+    """
+
+    model: Diagnosable
+    x: Array
+    y: Array | None
+    h0: Any
+    loss: Any
+
+    @property
+    def n(self) -> int:
+        """Number of sequences."""
+        return int(self.x.shape[self.model.batch_axis])
+
+    def take(self, which: Array) -> ModelSequences:
+        """The sequences of these indices, with their labels and initial states."""
+        axis = self.model.batch_axis
+        y = None if self.y is None else np.take(self.y, which, axis=_label_axis(self.y, self.x, axis))
+        h0 = self.h0
+        if h0 is not None:
+            h0 = tuple(np.take(h, which, axis=1) for h in h0) if isinstance(h0, tuple) else np.take(h0, which, axis=1)
+        return replace(self, x=np.take(self.x, which, axis=axis), y=y, h0=h0)
+
+    def split(self, rng: np.random.Generator, most: int) -> tuple[Iterator[ModelSequences], ModelSequences | None]:
+        """Shuffle; batches that double the number seen so far up to ``most``, and those kept for verification."""
+        order = rng.permutation(self.n)
+        kept = min(MOST_RESERVED, self.n // 2) if self.n >= 4 else 0
+        available = min(most, self.n - kept)
+        edges = [0]
+        while edges[-1] < available:
+            edges.append(min(available, max(FIRST_BATCH, 2 * edges[-1])))
+        batches = (self.take(order[a:b]) for a, b in pairwise(edges))
+        return batches, self.take(order[self.n - kept :]) if kept else None
+
+    def linearize(self) -> Linearization:
+        """Jacobians along the trajectories."""
+        return self.model.linearize(self.x, self.h0)
+
+    def loss_start(self, rng: np.random.Generator) -> tuple[str, Array] | None:
+        """Name and value (n, S) of the start vector of the loss; None without a readout."""
+        start = self.model.loss_start(self.x, self.y, loss=self.loss, h0=self.h0, rng=rng)
+        if start is None:
+            return None
+        if not np.isfinite(start).all():
+            sample = int(np.argwhere(~np.isfinite(start))[0, 0])
+            raise NonFiniteError(
+                f"the gradient of the loss with respect to the last state is not finite (sequence {sample}); check the "
+                "labels and the size of the outputs",
+                what="gradient",
+                sample=sample,
+            )
+        return ("readout" if self.y is None else "loss"), start
+
+    def measure(self, start: Array) -> Array:
+        """Log norms (T + 1, n) of the gradient of training from ``start`` (n, S)."""
+        return np.asarray(self.model.measure_gradient(self.x, start, self.h0), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class GivenJacobians:
+    """Trajectories that are known by their Jacobians only, with start vectors (n, S) if the user gave some."""
+
+    lin: Linearization
+    start: Array | None
+
+    @property
+    def n(self) -> int:
+        """Number of trajectories."""
+        return self.lin.n_sequences
+
+    def split(self, rng: np.random.Generator, most: int) -> tuple[Iterator[GivenJacobians], None]:
+        """All at once: a linearization cannot be divided, and nothing is kept for verification."""
+        return iter([self]), None
+
+    def linearize(self) -> Linearization:
+        """The Jacobians as given."""
+        return self.lin
+
+    def loss_start(self, rng: np.random.Generator) -> tuple[str, Array] | None:
+        """The given start vectors."""
+        return None if self.start is None else ("given", self.start)
+
+    def measure(self, start: Array) -> Array:
+        """Log norms (T + 1, n) of the plain product of Jacobians, as backpropagation forms it, without rescaling."""
+        norms = np.empty((self.lin.n_steps + 1, self.n, 1))
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            norms[0, :, 0] = np.linalg.norm(start, axis=-1)
+            self.lin.vjp(start[:, None], norms=norms[1:])
+            out: Array = np.log(norms[..., 0])
+        return out
+
+
+Sequences = ModelSequences | GivenJacobians
+
+
+def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, start: ArrayLike | None) -> Sequences:
+    """Check the arguments of a diagnosis against each other and bring them into one form.
+
+    Raises
+    ------
+    ArgumentError
+        For a model of another kind, arguments that do not go together, or fewer than two sequences.
+    ShapeError
+        If ``x``, ``y``, ``h0`` or ``start`` do not have one entry for each sequence.
+    """
+    if isinstance(model, Linearization):
+        return _given(model, {"x": x, "y": y, "h0": h0}, start)
+    if not isinstance(model, Diagnosable):
+        raise ArgumentError(
+            "model must be a layer or network of elman, or a Linearization such as JacobianStack made from the "
+            f"Jacobians of any other network; got {type(model).__name__}"
+        )
+    if start is not None:
+        raise ArgumentError("start belongs to a Linearization; a model gives its own start vectors (labels y, readout)")
+    if x is None or isinstance(x, (list, tuple)):
+        was = "None" if x is None else f"a {type(x).__name__}"
+        raise ArgumentError(
+            f"x must be one array of sequences of equal length, got {was}: the diagnosis compares gradients lag by "
+            "lag. Stack the sequences, or cut windows of one length (elman.datasets.windows)"
+        )
+    array, axis = np.asarray(x), model.batch_axis
+    if array.ndim not in (2, 3):
+        raise ShapeError(f"x must have three axes, sequences along axis {axis}; got shape {array.shape}")
+    n = 1 if array.ndim == 2 else array.shape[axis]
+    if n < 2:
+        raise ArgumentError(
+            f"x must hold at least 2 sequences, got {n} (shape {array.shape}): intervals come from the differences "
+            "between sequences. Cut one long series into windows (elman.datasets.windows); 16 or more allow a "
+            "verification"
+        )
+    if array.shape[1 - axis] == 0:
+        raise ArgumentError(f"x must have at least one time step, got shape {array.shape}")
+    labels = None if y is None else np.asarray(y)
+    if labels is not None:
+        _label_axis(labels, array, axis)
+    states = tuple(np.asarray(h) for h in h0) if isinstance(h0, (tuple, list)) else h0
+    if states is not None:
+        states = states if isinstance(states, tuple) else np.asarray(states)
+        for h in states if isinstance(states, tuple) else (states,):
+            if h.ndim != 3 or h.shape[1] != n:
+                raise ShapeError(f"h0 must have shape (layers, {n}, H), one state for each sequence; got {h.shape}")
+    return ModelSequences(model, array, labels, states, loss)
+
+
+def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) -> GivenJacobians:
+    """Check what comes with a linearization."""
+    for name, value in others.items():
+        if value is not None:
+            raise ArgumentError(
+                f"{name} has no meaning with a Linearization, which holds its trajectories; leave it out"
+            )
+    if lin.n_sequences < 2 or lin.n_steps < 1:
+        raise ArgumentError(
+            f"a Linearization must hold at least 2 sequences of at least 1 step, got {lin.n_sequences} of "
+            f"{lin.n_steps}: intervals come from the differences between sequences. Cut one long series into windows "
+            "(elman.datasets.windows)"
+        )
+    vectors = None if start is None else np.asarray(start, dtype=np.float64)
+    if vectors is not None and vectors.shape != (lin.n_sequences, lin.state_size):
+        raise ShapeError(
+            f"start must have shape (n, S) = {(lin.n_sequences, lin.state_size)}, one gradient with respect to the "
+            f"last state for each sequence; got {vectors.shape}"
+        )
+    return GivenJacobians(lin, vectors)
+
+
+def _label_axis(y: Array, x: Array, batch_axis: int) -> int:
+    """Axis of ``y`` that holds the sequences: that of ``x`` for labels at every step, else the first."""
+    n = x.shape[batch_axis]
+    if y.ndim >= 2 and y.shape[:2] == x.shape[:2]:
+        return batch_axis
+    if y.ndim >= 1 and y.shape[0] == n:
+        return 0
+    raise ShapeError(
+        f"y must hold one label for each of the {n} sequences: shape ({n}, ...) for the last step, or "
+        f"{(*x.shape[:2], '...')} for every step; got {y.shape}".replace("'", "")
+    )
+
+
+def unit_starts(start: Array) -> Array:
+    """Start vectors (n, S) over their norms, zero vectors as they are: growth does not depend on the size."""
+    norm = np.linalg.norm(start, axis=-1, keepdims=True)
+    out: Array = start / np.where(norm > 0, norm, 1.0)
+    return out
