@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, DTypeError, ShapeError
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -164,8 +164,14 @@ class Linearization(ABC):
         else:
             one = "(S,), (K, S) or (1, K, S)" if n == 1 else "(n, S) or (n, K, S)"
             raise ShapeError(f"vectors must have shape {one} with n = {n}, S = {size}; got {v.shape}")
-        if norms is not None and norms.shape != (t1 - t0, n, full.shape[1]):
-            raise ShapeError(f"norms must have shape (t1 - t0, n, K) = {(t1 - t0, n, full.shape[1])}, got {norms.shape}")
+        wanted = (t1 - t0, n, full.shape[1])
+        if norms is not None and norms.shape != wanted:
+            raise ShapeError(f"norms must have shape (t1 - t0, n, K) = {wanted}, got {norms.shape}")
+        if norms is not None and norms.dtype != np.float64:
+            raise DTypeError(f"norms must be float64, got {norms.dtype}")
+        if t0 == t1:
+            # the product of no factors is the identity, and a result never shares memory with its argument
+            return v.copy()
         out: Array = apply(np.ascontiguousarray(full), t0, t1, norms)
         return out.reshape(v.shape)
 
@@ -182,7 +188,14 @@ class Linearization(ABC):
         Returns
         -------
         scipy.sparse.linalg.LinearOperator, shape (S, S)
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such sequence; a wrong window shows when the operator is applied.
         """
+        if not 0 <= sequence < self.n_sequences:
+            raise ArgumentError(f"sequence must be in 0 .. {self.n_sequences - 1}, got {sequence}")
         from scipy.sparse.linalg import LinearOperator
 
         def apply(product: Any) -> Any:
@@ -218,12 +231,16 @@ class JacobianStack(Linearization):
     ------
     ShapeError
         If the last two axes are not square or there are not three or four axes.
+    DTypeError
+        If the numbers are not real.
     ArgumentError
         If an entry is not finite.
     """
 
     def __init__(self, jacobians: ArrayLike) -> None:
         stack = np.asarray(jacobians)
+        if stack.dtype.kind not in "fiub":
+            raise DTypeError(f"jacobians must be real numbers, got dtype {stack.dtype}")
         if stack.dtype not in (np.float32, np.float64):
             stack = stack.astype(np.float64)
         if stack.ndim == 3:
@@ -252,6 +269,10 @@ class JacobianStack(Linearization):
         return self._steps(u, range(t1 - 1, t0 - 1, -1), True, norms)
 
     def jacobian(self, t: int, sequence: int = 0) -> Array:
-        """One step's Jacobian, a view (S, S); see :meth:`Linearization.jacobian`."""
+        """One step's Jacobian, a view (S, S); ArgumentError outside; see :meth:`Linearization.jacobian`."""
+        if not (0 <= t < self.n_steps and 0 <= sequence < self.n_sequences):
+            raise ArgumentError(
+                f"t must be in 0 .. {self.n_steps - 1} and sequence in 0 .. {self.n_sequences - 1}, got {(t, sequence)}"
+            )
         view: Array = self.jacobians[t, sequence]
         return view

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import ztrtrs
@@ -88,9 +90,10 @@ def kreiss_constant(triangular: Array, eigenvalues: Array, norm: float) -> float
     best_of_angle = [min(grid[i : i + len(distances)]) for i in range(0, len(grid), len(distances))]
     best = 0.0
     for _, theta, log_distance in sorted(best_of_angle)[:4]:
-        start = np.array([[0.0, 0.0], [0.05 * min(1.0, np.exp(log_distance)), 0.0], [0.0, 0.3]]) + [theta, log_distance]
-        options = {"initial_simplex": start, "xatol": 1e-8, "fatol": 1e-12, "maxiter": 400}
-        best = min(best, minimize(negative_log, start[0], method="Nelder-Mead", options=options).fun)
+        aside = theta + 0.05 * min(1.0, np.exp(log_distance))
+        simplex = np.array([[theta, log_distance], [aside, log_distance], [theta, log_distance + 0.3]])
+        options: Any = {"initial_simplex": simplex, "xatol": 1e-8, "fatol": 1e-12, "maxiter": 400}
+        best = min(best, minimize(negative_log, simplex[0], method="Nelder-Mead", options=options).fun)
     return float(np.exp(-best))
 
 
@@ -104,7 +107,9 @@ def _inverse_norm(triangular: Array) -> float:
     # A fixed start vector without special direction: the same matrix always gives the same number.
     q = np.exp(2.4j * np.arange(size) ** 2)
     q /= np.linalg.norm(q)
-    basis, alphas, betas, value = [q], [], [], 0.0
+    basis, value = [q], 0.0
+    alphas: list[float] = []
+    betas: list[float] = []
     for _ in range(min(size, 80)):
         w = ztrtrs(triangular, ztrtrs(triangular, basis[-1], trans=2)[0])[0]
         alphas.append(float(np.vdot(basis[-1], w).real))
@@ -124,7 +129,5 @@ def _largest_ritz(alphas: list[float], betas: list[float]) -> float:
     """Largest eigenvalue of the tridiagonal matrix with these entries."""
     if not betas:
         return alphas[0]
-    last = len(alphas) - 1
-    return float(
-        scipy.linalg.eigh_tridiagonal(alphas, betas, eigvals_only=True, select="i", select_range=(last, last))[0]
-    )
+    last = (len(alphas) - 1, len(alphas) - 1)
+    return float(scipy.linalg.eigh_tridiagonal(alphas, betas, eigvals_only=True, select="i", select_range=last)[0])

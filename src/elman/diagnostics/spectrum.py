@@ -1,6 +1,6 @@
 """What the recurrent matrix alone says about gradients, each number labelled by what it proves.
 
-The spectrum explains, it does not predict: a driven nonlinear network multiplies ``diag(phi'(a_t)) W_hh``, not ``W_hh``.
+The spectrum explains, it does not predict: what a driven network multiplies is ``diag(phi'(a_t)) W_hh``, not ``W_hh``.
 """
 
 from __future__ import annotations
@@ -165,12 +165,16 @@ class Spectrum:
         ]
         if H <= _PRINTED_SIZE:
             K, peak = self.kreiss_constant, self.transient_peak
-            place = "powers are unbounded" if peak.step is None else f"max_k |W^k|, at k = {peak.step} steps"
+            place = (
+                "powers are unbounded"
+                if peak.step is None
+                else f"max_k |W^k|, growth of a linear network, at k = {peak.step} steps"
+            )
             rows += [
                 (
                     "Kreiss constant",
                     K,
-                    f"transient growth of a linear network is at least K, at most e H K = {np.e * H * K:.4g}",
+                    f"the peak of |W^k| is at least K and at most e H K = {np.e * H * K:.4g}",
                 ),
                 ("transient peak", peak.value, place),
             ]
@@ -233,8 +237,8 @@ def spectrum(W: ArrayLike) -> Spectrum:
         raise DTypeError(f"W must be a real matrix, got dtype {given.dtype}")
     if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
         raise ShapeError(
-            f"W must be a square matrix (H, H) with H >= 1, got shape {given.shape}; of a gated cell's weight_hh (G, H) "
-            "pass one gate's H rows"
+            f"W must be a square matrix (H, H) with H >= 1, got shape {given.shape}; of a gated cell's "
+            "weight_hh (G, H) pass one gate's H rows"
         )
     matrix = given.astype(np.float64)
     if not np.isfinite(matrix).all():
@@ -242,7 +246,7 @@ def spectrum(W: ArrayLike) -> Spectrum:
         raise ArgumentError(f"W must be finite, W[{row}, {column}] is {matrix[row, column]}")
     matrix.setflags(write=False)
     eigenvalues = scipy.linalg.eigvals(matrix)
-    order = np.lexsort((-eigenvalues.imag, -eigenvalues.real, -abs(eigenvalues)))
+    order = np.lexsort((eigenvalues.imag, eigenvalues.real, np.abs(eigenvalues)))[::-1]
     return Spectrum(matrix, eigenvalues[order], scipy.linalg.svdvals(matrix))
 
 
