@@ -1,0 +1,27 @@
+"""Training: losses, optimizers, clipping, and :func:`fit`."""
+
+from .callbacks import Callback, Update
+from .clipping import clip_by_global_norm, global_norm
+from .fit import fit
+from .history import History
+from .losses import CrossEntropy, Loss, MeanSquaredError
+from .model import Gradients, Model, Trace
+from .optimizers import SGD, Adam, Optimizer
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "Callback",
+    "CrossEntropy",
+    "Gradients",
+    "History",
+    "Loss",
+    "MeanSquaredError",
+    "Model",
+    "Optimizer",
+    "Trace",
+    "Update",
+    "clip_by_global_norm",
+    "fit",
+    "global_norm",
+]

@@ -1,0 +1,70 @@
+"""What a callback is told after each update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .history import History
+from .model import Gradients, Model
+from .optimizers import Optimizer
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One update of the parameters, just done.
+
+    Arrays belong to the training loop and change with the next update: copy what you keep.
+
+    Attributes
+    ----------
+    epoch : int
+        Epoch, counted from 0.
+    step : int
+        Update, counted from 0 through all epochs.
+    loss : float
+        Loss of this batch and window, before the update.
+    gradient_norm : float
+        Euclidean norm of the whole gradient before clipping.
+    model : Model
+        The network, with its new parameters.
+    optimizer : Optimizer
+        Its ``lr`` may be assigned, for a schedule.
+    gradients : Gradients
+        What ``model.backward`` returned; its ``theta`` is the clipped gradient.
+    x, y : ndarray
+        The inputs of the window, and its targets.
+    state : object
+        State that the window started from; None is the model's own initial state.
+    samples : ndarray of intp, shape (B,)
+        Indices of the batch along the batch axis of the data.
+    history : History
+        The record so far.
+    epoch_ended : bool
+        Whether this was the last update of its epoch. Then the epoch's loss and validation loss are the last entries of
+        ``history.loss`` and ``history.validation_loss``.
+    """
+
+    epoch: int
+    step: int
+    loss: float
+    gradient_norm: float
+    model: Model
+    optimizer: Optimizer
+    gradients: Gradients
+    x: Array
+    y: Array
+    state: Any
+    samples: NDArray[np.intp]
+    history: History
+    epoch_ended: bool
+
+
+#: Called after each update; training ends if it returns True.
+Callback = Callable[[Update], bool | None]

@@ -1,0 +1,87 @@
+"""The norm of a gradient, and clipping by it (Pascanu, Mikolov & Bengio 2013, "On the difficulty of training
+recurrent neural networks", algorithm 1).
+
+One norm over all parameters: clipping shortens the step and keeps its direction.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ArgumentError, NonFiniteError
+
+Array = NDArray[Any]
+
+# Below this sum, squares of single entries may have underflowed: 2**-53 of it is still a normal float64.
+_SMALLEST_SUM = 1e-290
+
+
+def sum_of_squares(a: Array) -> float:
+    """Sum of the squares of all entries, accumulated in float64.
+
+    ``einsum`` and not BLAS: OpenBLAS splits long dot products over threads, so that the last bits would depend on
+    their number.
+    """
+    flat = a.reshape(-1)
+    return float(np.einsum("i,i->", flat, flat, dtype=np.float64))
+
+
+def global_norm(gradient: Array) -> float:
+    """Euclidean norm of a gradient.
+
+    Parameters
+    ----------
+    gradient : ndarray of float32 or float64
+        Of any shape; usually the flat gradient of all parameters.
+
+    Returns
+    -------
+    float
+        The norm, computed in float64 without overflow or underflow of the squares; 0 for an empty array. It is NaN or
+        inf if an entry is, and inf if the norm itself exceeds the largest float64.
+    """
+    total = sum_of_squares(gradient)
+    if _SMALLEST_SUM < total < math.inf:
+        return math.sqrt(total)
+    largest = float(np.max(np.abs(gradient), initial=0.0))
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    return largest * math.sqrt(sum_of_squares(np.divide(gradient, largest, dtype=np.float64)))
+
+
+def clip_by_global_norm(gradient: Array, max_norm: float) -> float:
+    """Scale a gradient in place by ``min(1, max_norm / norm)``.
+
+    Parameters
+    ----------
+    gradient : ndarray of float32 or float64
+        Changed in place if its norm exceeds ``max_norm``, otherwise not touched.
+    max_norm : float
+        Largest norm allowed, at least 0; ``inf`` clips nothing.
+
+    Returns
+    -------
+    float
+        The norm before clipping.
+
+    Raises
+    ------
+    ArgumentError
+        If ``max_norm`` is negative (it would reverse the gradient) or NaN.
+    NonFiniteError
+        If the norm is not finite: scaling would turn one bad entry into NaN everywhere. The gradient stays as it was.
+    """
+    if not max_norm >= 0.0:
+        raise ArgumentError(f"max_norm must be a number >= 0 (inf clips nothing), got {max_norm!r}")
+    norm = global_norm(gradient)
+    if not math.isfinite(norm):
+        raise NonFiniteError(
+            f"the gradient has norm {norm}, so it cannot be clipped; it was not changed", what="gradient"
+        )
+    if norm > max_norm:
+        gradient *= max_norm / norm
+    return norm

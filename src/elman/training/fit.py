@@ -1,0 +1,106 @@
+"""Training by mini-batches and backpropagation through time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import ArgumentError, DTypeError
+from ..validation import size
+from .callbacks import Callback
+from .history import History
+from .loop import Training
+from .losses import Loss, get_loss
+from .model import Model, check_model
+from .optimizers import Adam, Optimizer
+from .samples import Samples
+
+
+def fit(
+    net: Model,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: str | Loss = "mse",
+    optimizer: Optimizer | None = None,
+    epochs: int = 100,
+    batch_size: int = 32,
+    clip_norm: float | None = 1.0,
+    truncation: int | None = None,
+    validation: tuple[ArrayLike, ArrayLike] | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool = True,
+    rng: int | np.random.Generator | None = None,
+) -> History:
+    """Train a network in place.
+
+    Parameters
+    ----------
+    net : elman.Network or another :class:`~elman.training.Model`
+        Its ``theta`` is updated.
+    x : array_like, shape (T, N, D), or (N, T, D) with ``batch_first``, or (T, D) for one sequence
+        Inputs, of a floating dtype; converted to the dtype of the network. (N, D) for a network without time.
+    y : array_like
+        Targets: with a time axis, (T, N, Q), the loss sees every step; without, (N, Q), the last step only. For
+        ``"cross_entropy"``, integer classes of shape (T, N) or (N,). A single sequence has no axis N.
+    loss : {"mse", "cross_entropy"} or object, default "mse"
+        Name, or an object with ``value_and_gradient(output, target)`` as :class:`~elman.training.Loss` describes it.
+    optimizer : Optimizer, optional
+        A new ``Adam(1e-3)`` by default. An optimizer that has been used continues where it stopped.
+    epochs : int, default 100
+        Passes through the data.
+    batch_size : int, default 32
+        Samples per update. Batches are drawn along the batch axis without replacement, anew in each epoch.
+    clip_norm : float or None, default 1.0
+        A gradient whose norm over all parameters exceeds this is scaled down to it. None does not clip.
+    truncation : int, optional
+        Truncated backpropagation through time: sequences are cut into windows of this many steps, with one update per
+        window. The state is carried from window to window, the gradient is not. Windows without a target only carry.
+    validation : pair (x, y), optional
+        Held-out data, whose loss is computed after each epoch.
+    callbacks : sequence of callables, optional
+        Each receives an :class:`~elman.training.Update` after every update. Training ends if one returns True.
+    progress : bool, default True
+        Whether to show a bar over the epochs.
+    rng : None, int or numpy.random.Generator
+        Source of the order of the samples. The same seed gives the same bits.
+
+    Returns
+    -------
+    History
+        Losses, gradient norms, and how it ended. Ctrl-C in the main thread lets the current update finish and returns
+        what there is, with ``interrupted`` set; a second Ctrl-C raises KeyboardInterrupt.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError
+        If an argument does not fit; nothing has been changed.
+    NonFiniteError
+        If a state, loss, gradient or update is not finite. Parameters and optimizer are as the last complete update
+        left them. Its ``step`` and ``sample`` count along the axes of ``x``.
+
+    Notes
+    -----
+    An epoch's loss is the mean over all targets: batches and windows count by the number of their targets, so it does
+    not depend on how the data were split, except that the parameters change on the way.
+    """
+    check_model(net)
+    epochs, batch_size = size(epochs, "epochs"), size(batch_size, "batch_size")
+    truncation = None if truncation is None else size(truncation, "truncation")
+    if clip_norm is not None and not clip_norm > 0.0:
+        raise ArgumentError(f"clip_norm must be positive, or None for no clipping, got {clip_norm!r}")
+    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
+        raise DTypeError(f"callbacks must be a sequence of callables, such as (callback,), got {callbacks!r}")
+    if validation is not None and not (isinstance(validation, (tuple, list)) and len(validation) == 2):
+        raise DTypeError(f"validation must be a pair (x, y), got {type(validation).__name__}")
+    loss = get_loss(loss)
+    optimizer = Adam(1e-3) if optimizer is None else optimizer
+    if not callable(getattr(optimizer, "step", None)):
+        raise DTypeError(f"optimizer must be an object such as elman.Adam(1e-3), got {optimizer!r}")
+    samples = Samples(net, x, y, loss, truncation)
+    held_out = None if validation is None else Samples(net, *validation, loss, None, "validation ")
+    training = Training(net, loss, optimizer, samples, held_out, batch_size, clip_norm, tuple(callbacks))
+    training.run(epochs, np.random.default_rng(rng), progress)
+    return training.history

@@ -1,0 +1,215 @@
+"""Losses: a number, and its derivative with respect to the network's output.
+
+A loss is an object with ``value_and_gradient(output, target)``. Two attributes are optional: ``target_axes``, the
+number of axes that a target has beyond those of time and batch (1, as the output has, unless it says otherwise), and
+``check_target(target, output_shape)``, called once before training.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..validation import choice
+from .clipping import sum_of_squares
+
+Array = NDArray[Any]
+
+
+class Loss(Protocol):
+    """What :func:`elman.fit` needs of a loss."""
+
+    def value_and_gradient(self, output: Array, target: Array) -> tuple[float, Array]:
+        """Return the mean loss and its gradient.
+
+        Parameters
+        ----------
+        output : ndarray, shape (..., Q)
+            Output of the network at the steps that have a target.
+        target : ndarray
+            Targets of these steps.
+
+        Returns
+        -------
+        value : float
+            The loss, a mean over the entries of ``target``.
+        d_output : ndarray, shape (..., Q)
+            Its derivative by ``output``, in the dtype of ``output``.
+        """
+        ...
+
+
+class MeanSquaredError:
+    """Mean of the squared differences over all entries, as ``torch.nn.MSELoss``; its name for ``fit`` is ``"mse"``."""
+
+    target_axes = 1
+
+    def check_target(self, target: Array, output_shape: tuple[int, ...]) -> None:
+        """Refuse targets that are not real numbers in the shape of the output.
+
+        Parameters
+        ----------
+        target : ndarray
+            Must be of a floating dtype: whole numbers are nearly always classes, which have no distances.
+        output_shape : tuple of int
+            Shape that the target must have.
+
+        Raises
+        ------
+        DTypeError, ShapeError
+            If the dtype or shape is another.
+        """
+        if target.dtype.kind != "f":
+            raise DTypeError(
+                f"y must hold real numbers (a floating dtype) for the mse loss, got {target.dtype}: for classes use "
+                'loss="cross_entropy", for whole numbers that are measurements pass y.astype(float)'
+            )
+        if target.shape != output_shape:
+            raise ShapeError(f"y must have the shape of the output {output_shape} for the mse loss, got {target.shape}")
+
+    def value_and_gradient(self, output: Array, target: Array) -> tuple[float, Array]:
+        """Mean squared error and its gradient ``2 (output - target) / size``.
+
+        Parameters
+        ----------
+        output : ndarray, shape (..., Q), float32 or float64
+            Output of the network.
+        target : ndarray, shape (..., Q), floating
+            What it should be.
+
+        Returns
+        -------
+        value : float
+            The loss, summed in float64; 0 if there are no entries. It is inf or NaN, without a warning, if the output
+            is.
+        d_output : ndarray, shape (..., Q)
+            Gradient, in the dtype of ``output``.
+
+        Raises
+        ------
+        DTypeError, ShapeError
+            As :meth:`check_target`; shapes are never broadcast.
+        """
+        self.check_target(target, output.shape)
+        size = max(1, output.size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = np.subtract(output, target, dtype=output.dtype)
+            value = sum_of_squares(difference) / size
+            difference *= 2.0 / size
+        return value, difference
+
+
+class CrossEntropy:
+    """Mean negative log-likelihood, in nats, of integer classes under ``softmax(output)``.
+
+    As ``torch.nn.CrossEntropyLoss``, with the classes on the last axis; its name for ``fit`` is ``"cross_entropy"``.
+    """
+
+    target_axes = 0
+
+    def check_target(self, target: Array, output_shape: tuple[int, ...]) -> None:
+        """Refuse targets that are not classes ``0 .. Q-1`` at the positions of the output.
+
+        Parameters
+        ----------
+        target : ndarray of int
+            Classes.
+        output_shape : tuple of int
+            Shape ``(..., Q)`` of the output; the target must have the shape ``(...)``.
+
+        Raises
+        ------
+        DTypeError, ShapeError, ArgumentError
+            If the dtype or shape is another, or a class lies outside ``0 .. Q-1``.
+        """
+        if target.dtype.kind not in "iu":
+            raise DTypeError(
+                f"y must hold integer classes for the cross_entropy loss, got {target.dtype}: "
+                "pass y.astype(int), or y.argmax(-1) if it is one-hot"
+            )
+        *positions, n_classes = output_shape
+        if target.shape != tuple(positions):
+            raise ShapeError(
+                f"y must hold one class for each position of the output {output_shape}, that is have the shape "
+                f"{tuple(positions)} for the cross_entropy loss, got {target.shape}"
+            )
+        if target.size and not (target.min() >= 0 and target.max() < n_classes):
+            index = tuple(int(i) for i in np.argwhere((target < 0) | (target >= n_classes))[0])
+            raise ArgumentError(
+                f"y must hold classes 0 .. {n_classes - 1}, because the output has {n_classes} channels; "
+                f"y[{', '.join(map(str, index))}] is {target[index]}"
+            )
+
+    def value_and_gradient(self, output: Array, target: Array) -> tuple[float, Array]:
+        """Cross-entropy and its gradient ``(softmax(output) - onehot(target)) / positions``.
+
+        Parameters
+        ----------
+        output : ndarray, shape (..., Q), float32 or float64
+            Logits. Differences of any size are safe: the largest logit is subtracted first (log-sum-exp).
+        target : ndarray of int, shape (...)
+            Classes ``0 .. Q-1``.
+
+        Returns
+        -------
+        value : float
+            The loss in nats, averaged in float64; 0 if there are no positions. It is inf or NaN, without a warning, if
+            the output is.
+        d_output : ndarray, shape (..., Q)
+            Gradient, in the dtype of ``output``.
+
+        Raises
+        ------
+        DTypeError, ShapeError, ArgumentError
+            As :meth:`check_target`.
+        """
+        self.check_target(target, output.shape)
+        n_positions, n_classes = max(1, target.size), output.shape[-1]
+        logits, classes = output.reshape(-1, n_classes), target.reshape(-1)
+        rows = np.arange(classes.size)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            shifted = logits - logits.max(axis=1, keepdims=True, initial=-np.inf)
+            of_target = shifted[rows, classes]
+            gradient = np.exp(shifted, out=shifted)
+            partition = gradient.sum(axis=1, keepdims=True)
+            value = float((np.log(partition[:, 0]) - of_target).sum(dtype=np.float64)) / n_positions
+            gradient /= partition
+        gradient[rows, classes] -= 1.0
+        gradient *= 1.0 / n_positions
+        return value, gradient.reshape(output.shape)
+
+
+LOSSES: dict[str, Loss] = {"mse": MeanSquaredError(), "cross_entropy": CrossEntropy()}
+
+
+def get_loss(loss: str | Loss) -> Loss:
+    """Return a loss by its name, or the object itself if it is one.
+
+    Parameters
+    ----------
+    loss : {"mse", "cross_entropy"} or object with ``value_and_gradient(output, target)``
+        Name or loss.
+
+    Returns
+    -------
+    Loss
+        An object with ``value_and_gradient``.
+
+    Raises
+    ------
+    ArgumentError
+        If the name is unknown.
+    DTypeError
+        If the object has no such method.
+    """
+    if isinstance(loss, str):
+        return LOSSES[choice(loss, "loss", LOSSES)]
+    if not callable(getattr(loss, "value_and_gradient", None)):
+        raise DTypeError(
+            "loss must be a name or an object with a method value_and_gradient(output, target) -> (value, d_output), "
+            f"got {type(loss).__name__}"
+        )
+    return loss

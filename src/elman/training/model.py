@@ -1,0 +1,100 @@
+"""What training asks of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DTypeError
+
+Array = NDArray[Any]
+
+
+class Trace(Protocol):
+    """A forward pass with what its backward pass needs."""
+
+    @property
+    def output(self) -> Array:
+        """Output; the leading axes of the input, and the channels ``Q`` last."""
+        ...
+
+    @property
+    def hn(self) -> Any:
+        """Final state, to be handed to the next :meth:`Model.trace`; None for a model without state."""
+        ...
+
+
+class Gradients(Protocol):
+    """What a backward pass returns."""
+
+    @property
+    def theta(self) -> Array:
+        """Gradient aligned with the model's ``theta``, shape (P,). Training scales it in place when it clips."""
+        ...
+
+
+class Model(Protocol):
+    """A network that :func:`elman.fit` can train: those of elman, or any object with these members."""
+
+    @property
+    def theta(self) -> Array:
+        """All parameters, shape (P,), float32 or float64: updates write into it and the next trace uses it."""
+        ...
+
+    @property
+    def params(self) -> Mapping[str, Array]:
+        """Parameters by name: views into ``theta``."""
+        ...
+
+    @property
+    def batch_axis(self) -> int:
+        """Axis of the input that counts samples."""
+        ...
+
+    @property
+    def time_axis(self) -> int | None:
+        """Axis of the input that counts steps; None for a model without state, such as an MLP."""
+        ...
+
+    def trace(self, x: Array, state: Any = None) -> Trace:
+        """Run forward from a state; None is the model's own initial state."""
+        ...
+
+    def backward(self, trace: Trace, d_output: Array) -> Gradients:
+        """Backpropagate a derivative by the output; the result may be overwritten by the next call."""
+        ...
+
+
+def check_model(model: Any) -> None:
+    """Refuse what cannot be trained.
+
+    Parameters
+    ----------
+    model : object
+        Must have the members of :class:`Model`.
+
+    Raises
+    ------
+    DTypeError
+        If one is missing, or ``theta`` is not one float32 or float64 vector.
+    """
+    members = ("theta", "params", "batch_axis", "time_axis", "trace", "backward")
+    missing = [name for name in members if not hasattr(model, name)]
+    if missing:
+        raise DTypeError(f"net must be an elman.Network or have its members; {type(model).__name__} lacks {missing}")
+    theta = model.theta
+    if not isinstance(theta, np.ndarray) or theta.ndim != 1 or theta.dtype not in (np.float32, np.float64):
+        raise DTypeError("net.theta must be one vector of float32 or float64 parameters")
+
+
+def parameter_at(model: Model, index: int) -> str:
+    """Name of the parameter that ``theta[index]`` belongs to, found by its place in memory."""
+    theta = model.theta
+    for name, view in model.params.items():
+        start = (view.__array_interface__["data"][0] - theta.__array_interface__["data"][0]) // theta.itemsize
+        if start <= index < start + view.size:
+            return name
+    return f"theta[{index}]"

@@ -1,0 +1,122 @@
+"""Losses: torch's recorded numbers, finite differences, closed forms."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elman.errors import ArgumentError, DTypeError, ShapeError
+from elman.training import CrossEntropy, MeanSquaredError
+from elman.training.losses import get_loss
+
+REFERENCE = json.loads((Path(__file__).parent / "data" / "optimizer_reference.json").read_text())
+MSE, CROSS_ENTROPY = MeanSquaredError(), CrossEntropy()
+RNG = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("name", ["mse", "cross_entropy"])
+def test_torch_numbers(name):
+    case = REFERENCE[name]
+    value, gradient = get_loss(name).value_and_gradient(np.array(case["output"]), np.array(case["target"]))
+    assert value == pytest.approx(case["value"], rel=1e-14)
+    np.testing.assert_allclose(gradient, case["gradient"], rtol=1e-13, atol=1e-17)
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 4, 5)])
+@pytest.mark.parametrize("loss", [MSE, CROSS_ENTROPY])
+def test_gradient_is_the_derivative(loss, shape):
+    output, direction = RNG.normal(size=(2, *shape))
+    target = RNG.normal(size=shape) if loss is MSE else RNG.integers(5, size=shape[:-1])
+    _, gradient = loss.value_and_gradient(output, target)
+    h = 1e-5
+    up, down = (loss.value_and_gradient(output + sign * h * direction, target)[0] for sign in (1, -1))
+    assert (gradient * direction).sum() == pytest.approx((up - down) / (2 * h), rel=1e-8)
+
+
+@pytest.mark.parametrize("loss", [MSE, CROSS_ENTROPY])
+def test_gradient_has_the_dtype_of_the_output_and_nothing_is_changed(loss):
+    output = RNG.normal(size=(3, 4)).astype(np.float32)
+    target = RNG.normal(size=(3, 4)) if loss is MSE else RNG.integers(4, size=3).astype(np.uint8)
+    before = output.copy(), target.copy()
+    value, gradient = loss.value_and_gradient(output, target)
+    wide_value, wide_gradient = loss.value_and_gradient(output.astype(np.float64), target)
+    assert gradient.dtype == np.float32
+    assert wide_gradient.dtype == np.float64
+    assert value == pytest.approx(wide_value, rel=1e-6)
+    np.testing.assert_allclose(gradient, wide_gradient, rtol=1e-5, atol=1e-7)
+    np.testing.assert_array_equal(output, before[0])
+    np.testing.assert_array_equal(target, before[1])
+
+
+def test_mse_of_large_float32_does_not_overflow():
+    value, _ = MSE.value_and_gradient(np.full((2, 2), 1e30, np.float32), np.zeros((2, 2), np.float32))
+    assert value == pytest.approx(1e60, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cross_entropy_limits_at_huge_logits(dtype):
+    output = np.array([[1e4, -1e4, 0.0], [-1e4, 1e4, 0.0], [1e4, 1e4, 1e4]], dtype)
+    value, gradient = CROSS_ENTROPY.value_and_gradient(output, np.array([0, 0, 2]))
+    assert value == pytest.approx((0 + 2e4 + math.log(3)) / 3, rel=1e-6)
+    np.testing.assert_allclose(
+        gradient * 3, [[0, 0, 0], [-1, 1, 0], [1 / 3, 1 / 3, -2 / 3]], rtol=1e-6, atol=np.finfo(dtype).eps
+    )
+
+
+def test_cross_entropy_of_equal_logits_is_the_log_of_the_number_of_classes():
+    value, _ = CROSS_ENTROPY.value_and_gradient(np.zeros((4, 7, 10)), RNG.integers(10, size=(4, 7)))
+    assert value == pytest.approx(math.log(10), rel=1e-14)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("loss", [MSE, CROSS_ENTROPY])
+def test_an_output_that_is_not_finite_shows_in_the_value_without_a_warning(loss, bad):
+    output = np.zeros((2, 3))
+    output[1, 1] = bad
+    target = np.zeros((2, 3)) if loss is MSE else np.array([0, 1])
+    assert not math.isfinite(loss.value_and_gradient(output, target)[0])
+
+
+@pytest.mark.parametrize("loss", [MSE, CROSS_ENTROPY])
+def test_an_empty_batch_has_loss_zero(loss):
+    target = np.zeros((5, 0, 3)) if loss is MSE else np.zeros((5, 0), int)
+    value, gradient = loss.value_and_gradient(np.zeros((5, 0, 3)), target)
+    assert value == 0.0
+    assert gradient.shape == (5, 0, 3)
+
+
+def test_shapes_are_not_broadcast():
+    with pytest.raises(ShapeError, match=r"shape of the output \(8, 1\).*got \(8,\)"):
+        MSE.value_and_gradient(np.zeros((8, 1)), np.zeros(8))
+    with pytest.raises(ShapeError, match=r"have the shape \(8,\).*got \(8, 1\)"):
+        CROSS_ENTROPY.value_and_gradient(np.zeros((8, 3)), np.zeros((8, 1), int))
+
+
+def test_kinds_of_targets():
+    with pytest.raises(DTypeError, match='int64: for classes use loss="cross_entropy"'):
+        MSE.value_and_gradient(np.zeros((8, 1)), np.zeros((8, 1), np.int64))
+    with pytest.raises(DTypeError, match="argmax"):
+        CROSS_ENTROPY.value_and_gradient(np.zeros((8, 3)), np.zeros((8, 3)))
+
+
+@pytest.mark.parametrize("bad", [-1, 3, -100])
+def test_a_class_out_of_range_is_named(bad):
+    target = np.zeros((4, 2), int)
+    target[2, 1] = bad
+    with pytest.raises(ArgumentError, match=rf"classes 0 .. 2, .* 3 channels; y\[2, 1\] is {bad}"):
+        CROSS_ENTROPY.value_and_gradient(np.zeros((4, 2, 3)), target)
+
+
+def test_a_class_beyond_the_range_of_intp_is_named():
+    with pytest.raises(ArgumentError, match=r"y\[1\] is 18446744073709551615"):
+        CROSS_ENTROPY.value_and_gradient(np.zeros((2, 3)), np.array([0, 2**64 - 1], np.uint64))
+
+
+def test_get_loss():
+    assert get_loss(MSE) is MSE
+    with pytest.raises(ArgumentError, match="'mse', 'cross_entropy', got 'MSE'"):
+        get_loss("MSE")
+    with pytest.raises(DTypeError, match="value_and_gradient"):
+        get_loss(lambda output, target: 0.0)
