@@ -110,18 +110,19 @@ def run(work: Callable[[int, int], Result], ranges: list[tuple[int, int]]) -> li
     An exception in any of them is raised after all have ended, so that no thread still writes to an array the caller
     believes to be its own.
     """
-    if len(ranges) <= 1:
-        return [work(*r) for r in ranges]
-    rest = ranges[1:]
+    if not ranges:
+        return []
+    futures = []
     try:
-        pool = _executor()
-        futures = [pool.submit(work, *r) for r in rest]
+        for r in ranges[1:]:
+            futures.append(_executor().submit(work, *r))  # noqa: PERF401
     except RuntimeError:
-        # the pool was shut down in between (set_num_threads, interpreter exit): do the work here; twice is harmless
-        return [work(*r) for r in ranges]
+        # the pool was shut down in between (set_num_threads, the interpreter's exit): what it did not take is done here
+        pass
+    taken = 1 + len(futures)
     try:
-        first = work(*ranges[0])
+        here = [work(*r) for r in (ranges[0], *ranges[taken:])]
     finally:
         for f in futures:
             f.exception()
-    return [first, *(f.result() for f in futures)]
+    return [here[0], *(f.result() for f in futures), *here[1:]]

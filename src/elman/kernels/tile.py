@@ -178,7 +178,7 @@ ROWS = 256
 
 
 @kernel
-def pack(W, j_stride, k_stride, J, K, P):
+def pack(W, j_stride, k_stride, J, K, P, poff, p_vs):
     """Bring a matrix into panels.
 
     Parameters
@@ -187,14 +187,14 @@ def pack(W, j_stride, k_stride, J, K, P):
         Read: entry (j, k) at ``j * j_stride + k * k_stride``.
     J, K : int
         Columns of the product (along the lanes) and terms of its sums.
-    P : flat array, at least ``padded(J) * K``
-        Written: ``P[(j // lanes * K + k) * lanes + j % lanes] = W[j, k]``; 0 beyond J.
+    P : flat array
+        Written: ``P[poff + j // lanes * p_vs + k * lanes + j % lanes] = W[j, k]``; 0 beyond J.
     """
     VL = lanes(P)
     for v in range((J + VL - 1) // VL):
         n = min(VL, J - v * VL)
         for k in range(K):
-            to = (v * K + k) * VL
+            to = poff + v * p_vs + k * VL
             at = v * VL * j_stride + k * k_stride
             for j in range(n):
                 P[to + j] = W[at + j * j_stride]

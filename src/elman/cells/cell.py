@@ -1,0 +1,91 @@
+"""What a cell is: data and five kernels. The contract for whoever adds one.
+
+Sizes: ``T`` steps, ``B`` rows of the batch, ``D`` inputs, ``H`` units, ``K`` tangent vectors. ``Hp`` is H padded to whole
+vectors (:func:`elman.kernels.tile.padded`). All arrays are flat; rows are ``rs`` places apart.
+
+======== ================================== ==============================================================
+array    rows                               a row holds
+======== ================================== ==============================================================
+X        T * B                              D inputs
+states   slots * B                          ``[state][Hp]``, in the order of ``Cell.states``
+gates    T * B                              ``[gate][Hp]``, activations that backward needs besides the states
+delta    T * B * K (or B * K)               ``[gate][Hp]``, gradients of the pre-activations
+d_state  B * K                              ``[state][Hp]``, gradient of the state; likewise tangents
+P_ih     panels ``[gate][Hp/lanes][D]``     W_ih packed along the gates (:func:`elman.kernels.tile.pack`)
+P_hh     panels ``[gate][Hp/lanes][H]``     W_hh likewise
+P_back   panels ``[Hp/lanes][gate, Hp]``    W_hh packed along its columns, for ``delta @ W_hh``
+bias     ``[gate][Hp]``                     b_ih + b_hh
+zero     one vector                         zeros, where a sum has no start value
+======== ================================== ==============================================================
+
+The contract:
+
+1. Kernels are plain functions of arrays, sizes, a window of steps ``[t0, t1)`` and a slab of batch rows ``[b0, b1)``, decorated by
+   :func:`elman.kernels.compile.kernel`. They allocate nothing, raise nothing, keep nothing. Slabs never share a written row.
+2. State slot 0 is the initial state; step t reads slot ``t`` and writes slot ``t + 1``, both modulo ``slots``. With
+   ``slots = T + 1`` everything is kept; with 2 only what streaming needs.
+3. ``forward`` returns -1, or the first step whose state is not finite, and stops there.
+4. ``backward`` is linear in ``d_state`` and ``dY``; K vectors share a row's states. It leaves the gradient of the state at t0.
+5. Lanes from H to Hp hold finite numbers, and zero in ``delta``, ``d_state`` and tangents: no loop has a remainder.
+6. Sums are :func:`elman.kernels.tile.product`, so that no bit depends on the batch, the window or the slab.
+7. :func:`elman.testing.check_cell` passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A recurrent cell.
+
+    Attributes
+    ----------
+    name : str
+        Lower case, as in parameter-independent messages: ``"rnn"``.
+    gates : tuple of str
+        Blocks of H rows in ``weight_ih`` and ``weight_hh``, in order: the public constant of the gate order.
+    states : tuple of str
+        Parts of the state, each of size H, in order: first what the layer outputs.
+    stored : tuple of str
+        What a row of ``gates`` holds.
+    variants : tuple of str
+        Names of the variants; kernels take the index.
+    forward : callable
+        ``forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, D, H, B, slots, t0, t1, b0, b1)``
+        fills states (and gates, if ``slots > 2``) and, if ``out`` is not empty, ``out[t * B + b, :H]`` with the output.
+        Returns a status, see 3.
+    backward : callable
+        ``backward(variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, B, K, keep, t0,
+        t1, b0, b1)`` adds row ``t * B + b`` of dY (if not empty; K = 1) to the gradient of the output at step t, writes
+        ``|dL/ds_{t+1}|^2`` of the first state to ``squares[(t * B + b) * K + k]`` and delta to row ``(keep * t * B + b) * K + k``.
+    gradients : callable
+        ``gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, r0, r1, v0, v1, dW, w_rs)`` adds
+        ``[1, x, h]^T delta`` over rows r0..r1 to ``dW`` (1 + D + H rows), vectors v0..v1 of each.
+    tangent : callable
+        ``tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1)`` pushes row
+        ``b * K + k`` of V, a ring of two slots, through the window: from slot ``t0 % 2`` to slot ``t1 % 2``; squared norms
+        to ``squares[((t - t0) * B + b) * K + k]``.
+    jacobian : callable
+        ``jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, B, t, b, J)`` fills ``J`` (S * S).
+    factors : callable or None
+        ``factors(variant_name, output)`` is the array of slopes if ``J = diag(slopes) W_hh``, from an array of outputs.
+    max_slope : callable or None
+        ``max_slope(variant_name)``: the largest slope there can be.
+    """
+
+    name: str
+    gates: tuple[str, ...]
+    states: tuple[str, ...]
+    stored: tuple[str, ...]
+    variants: tuple[str, ...]
+    forward: Callable[..., int]
+    backward: Callable[..., None]
+    gradients: Callable[..., None]
+    tangent: Callable[..., None]
+    jacobian: Callable[..., None]
+    factors: Callable[..., Any] | None = None
+    max_slope: Callable[..., float] | None = None

@@ -1,0 +1,161 @@
+r"""The Elman cell: :math:`h_t = \phi(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})`.
+
+J. L. Elman, Finding structure in time, Cognitive Science 14 (1990) 179-211. With :math:`\delta_t = \phi'(a_t) \odot dL/dh_t`,
+
+.. math:: dL/dh_{t-1} = W_{hh}^T \delta_t, \quad dL/dW_{hh} = \sum_t \delta_t h_{t-1}^T, \quad
+          J_t = \partial h_t / \partial h_{t-1} = \mathrm{diag}(\phi'(a_t)) W_{hh}.
+
+The slope is computed from the output, so that nothing but the states is kept.
+"""
+
+from __future__ import annotations
+
+from ..kernels.activations import FORMULAS, MAX_SLOPE, NONLINEARITIES, activate, slope
+from ..kernels.compile import inline, kernel
+from ..kernels.tile import accumulate, product
+from ..kernels.vector import elementwise, lanes
+from .cell import Cell
+
+
+def _delta(name):
+    """(h, g, delta): delta = g * phi'(h); the squares of g are reduced."""
+    f = FORMULAS[name][1]
+    return elementwise(lambda m, h, g, _: (g, f(m, h, g)), 3, (1, 2), "squares")
+
+
+def _scale(name):
+    """(h, v): v *= phi'(h); the squares of the result are reduced."""
+    f = FORMULAS[name][1]
+    return elementwise(lambda m, h, v: (f(m, h, v),), 2, (1,), "squares")
+
+
+_delta_tanh, _delta_relu, _delta_sigmoid, _delta_identity = (_delta(name) for name in NONLINEARITIES)
+_scale_tanh, _scale_relu, _scale_sigmoid, _scale_identity = (_scale(name) for name in NONLINEARITIES)
+
+
+@inline
+def _rows_delta(variant, h, hoff, g, goff, g_rs, d, doff, d_rs, rows, U, squares, soff):
+    """Delta of ``rows`` gradient rows that share one row of states."""
+    if variant == 0:
+        _delta_tanh(h, hoff, 0, g, goff, g_rs, d, doff, d_rs, rows, U, squares, soff)
+    elif variant == 1:
+        _delta_relu(h, hoff, 0, g, goff, g_rs, d, doff, d_rs, rows, U, squares, soff)
+    elif variant == 2:
+        _delta_sigmoid(h, hoff, 0, g, goff, g_rs, d, doff, d_rs, rows, U, squares, soff)
+    else:
+        _delta_identity(h, hoff, 0, g, goff, g_rs, d, doff, d_rs, rows, U, squares, soff)
+
+
+@inline
+def _rows_scale(variant, h, hoff, v, voff, v_rs, rows, U, squares, soff):
+    """Tangents of ``rows`` vectors that share one row of states, after the product with W_hh."""
+    if variant == 0:
+        _scale_tanh(h, hoff, 0, v, voff, v_rs, rows, U, squares, soff)
+    elif variant == 1:
+        _scale_relu(h, hoff, 0, v, voff, v_rs, rows, U, squares, soff)
+    elif variant == 2:
+        _scale_sigmoid(h, hoff, 0, v, voff, v_rs, rows, U, squares, soff)
+    else:
+        _scale_identity(h, hoff, 0, v, voff, v_rs, rows, U, squares, soff)
+
+
+@kernel
+def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, D, H, B, slots, t0, t1, b0, b1):
+    """Fill states of the window: bias + x W_ih^T, then + h W_hh^T in the same sum, then the nonlinearity in place."""
+    VL = lanes(states)
+    U = (H + VL - 1) // VL
+    N = b1 - b0
+    for t in range(t0, t1):
+        now = ((t % slots) * B + b0) * s_rs
+        new = (((t + 1) % slots) * B + b0) * s_rs
+        product(N, U, D, bias, 0, 0, VL, X, (t * B + b0) * x_rs, x_rs, 1, P_ih, 0, D * VL, VL, states, new, s_rs)
+        product(N, U, H, states, new, s_rs, VL, states, now, s_rs, 1, P_hh, 0, H * VL, VL, states, new, s_rs)
+        if activate(variant, states, new, s_rs, N, U) == 0:
+            return t
+        if out.size > 0:
+            for n in range(N):
+                to = (t * B + b0 + n) * H
+                at = new + n * s_rs
+                for j in range(H):
+                    out[to + j] = states[at + j]
+    return -1
+
+
+@kernel
+def backward(
+    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares,
+    H, B, K, keep, t0, t1, b0, b1,  # fmt: skip
+):
+    """Sweep down the window; d_state (B * K rows, s_rs apart) goes from the gradient at t1 to that at t0."""
+    VL = lanes(states)
+    U = (H + VL - 1) // VL
+    for t in range(t1 - 1, t0 - 1, -1):
+        for b in range(b0, b1):
+            g = b * K * s_rs
+            if dY.size > 0:
+                at = (t * B + b) * y_rs
+                for j in range(H):
+                    d_state[g + j] += dY[at + j]
+            to = (keep * t * B + b) * K * d_rs
+            h = ((t + 1) * B + b) * s_rs
+            _rows_delta(variant, states, h, d_state, g, s_rs, delta, to, d_rs, K, U, squares, (t * B + b) * K)
+        at = (keep * t * B + b0) * K * d_rs
+        to = b0 * K * s_rs
+        product((b1 - b0) * K, U, H, zero, 0, 0, 0, delta, at, d_rs, 1, P_back, 0, H * VL, VL, d_state, to, s_rs)
+
+
+@kernel
+def gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, r0, r1, v0, v1, dW, w_rs):
+    """Add ``[1, x, h]^T delta`` to dW: row r of the states is what step t = r // B read."""
+    accumulate(one, 0, 1, delta, d_rs, r0, r1, v0, v1, dW, 0, w_rs)
+    accumulate(X, x_rs, D, delta, d_rs, r0, r1, v0, v1, dW, w_rs, w_rs)
+    accumulate(states, s_rs, H, delta, d_rs, r0, r1, v0, v1, dW, (1 + D) * w_rs, w_rs)
+
+
+@kernel
+def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1):
+    """Push tangents through the window: v <- phi'(a_t) * (W_hh v)."""
+    VL = lanes(states)
+    U = (H + VL - 1) // VL
+    for t in range(t0, t1):
+        now = (t % 2 * B + b0) * K * v_rs
+        new = ((t + 1) % 2 * B + b0) * K * v_rs
+        product((b1 - b0) * K, U, H, zero, 0, 0, 0, V, now, v_rs, 1, P_hh, 0, H * VL, VL, V, new, v_rs)
+        for b in range(b0, b1):
+            h = ((t + 1) * B + b) * s_rs
+            v = ((t + 1) % 2 * B + b) * K * v_rs
+            _rows_scale(variant, states, h, V, v, v_rs, K, U, squares, ((t - t0) * B + b) * K)
+
+
+@kernel
+def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, B, t, b, J):
+    """``J[i, j] = phi'(a_i) W_hh[i, j]``, the slope from the output."""
+    h = ((t + 1) * B + b) * s_rs
+    for i in range(H):
+        y = states[h + i]
+        if variant == 0:
+            d = 1 - y * y
+        elif variant == 1:
+            d = 1 if y > 0 else 0
+        elif variant == 2:
+            d = y - y * y
+        else:
+            d = 1
+        for j in range(H):
+            J[i * H + j] = d * W_hh[i * H + j]
+
+
+ELMAN = Cell(
+    name="rnn",
+    gates=("h",),
+    states=("h",),
+    stored=(),
+    variants=NONLINEARITIES,
+    forward=forward,
+    backward=backward,
+    gradients=gradients,
+    tangent=tangent,
+    jacobian=jacobian,
+    factors=slope,
+    max_slope=MAX_SLOPE.__getitem__,
+)

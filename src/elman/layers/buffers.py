@@ -1,0 +1,46 @@
+"""Memory kept between calls: on middle-sized problems fresh pages cost more than the arithmetic done in them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class Buffers:
+    """Flat arrays by name; each is reused, and grows when a larger one is asked for."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, np.dtype[Any]], Array] = {}
+
+    def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
+        """The first ``size`` numbers of the array called ``name``; what they hold is left over from its last use."""
+        kept = self._kept.get((name, dtype))
+        if kept is None or kept.size < size:
+            kept = self._kept[name, dtype] = np.empty(size, dtype)
+        return kept[:size]
+
+
+class Fresh(Buffers):
+    """New memory each time: for results that the caller keeps."""
+
+    def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
+        """A new array."""
+        return np.empty(size, dtype)
+
+
+class _Scratch(threading.local):
+    def __init__(self) -> None:
+        self.buffers = Buffers()
+
+
+_scratch = _Scratch()
+
+
+def scratch() -> Buffers:
+    """This thread's buffers for what no one needs after the present call: packed weights and the like."""
+    return _scratch.buffers

@@ -1,0 +1,293 @@
+"""One cell run over one direction of one layer: packing, slabs over threads, and what a kernel's status means.
+
+Nothing here knows a cell by name: sizes, gate blocks and kernels come from its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cells import Cell
+from ..errors import NonFiniteError
+from ..kernels import parallel, tile
+from .buffers import Buffers, scratch
+
+Array = NDArray[Any]
+ROWS = 4
+"""Batch rows that a tile takes together; a slab is a multiple of it."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a forward pass leaves for a backward pass: flat padded arrays.
+
+    Attributes
+    ----------
+    T, B : int
+        Steps and rows.
+    x : ndarray, flat
+        Inputs, ``x_rs`` apart.
+    states : ndarray, flat
+        ``slots * B`` rows.
+    gates : ndarray, flat
+        ``T * B`` rows, empty for a cell that stores none.
+    slots : int
+        ``T + 1``, or 2 where only the last state is wanted.
+    """
+
+    T: int
+    B: int
+    x: Array
+    x_rs: int
+    states: Array
+    gates: Array
+    slots: int
+
+
+class Direction:
+    """The kernels of a cell bound to sizes and parameters.
+
+    Parameters
+    ----------
+    cell : Cell
+        The record.
+    variant : str
+        One of ``cell.variants``.
+    D, H : int
+        Sizes of input and hidden state.
+    dtype : numpy.dtype
+        float32 or float64.
+    suffix : str
+        End of the parameters' names, such as ``"_l0"``.
+    """
+
+    def __init__(self, cell: Cell, variant: str, D: int, H: int, dtype: np.dtype[Any], suffix: str) -> None:
+        self.cell, self.variant, self.D, self.H, self.dtype, self.suffix = cell, variant, D, H, dtype, suffix
+        self.code = cell.variants.index(variant)
+        self.label = cell.name + suffix
+        size = dtype.itemsize
+        self.Hp = tile.padded(H, size)
+        self.vectors = len(cell.gates) * self.Hp // tile.lanes_of(size)
+        self.s_rs = tile.row_stride(len(cell.states) * self.Hp, size)
+        self.g_rs = tile.row_stride(len(cell.stored) * self.Hp, size)
+        self.d_rs = tile.row_stride(len(cell.gates) * self.Hp, size)
+        self.state_size = len(cell.states) * H
+
+    def shapes(self, bias: bool) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters."""
+        G = len(self.cell.gates) * self.H
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (G, self.D), "weight_hh": (G, self.H)}
+        if bias:
+            shapes |= {"bias_ih": (G,), "bias_hh": (G,)}
+        return {name + self.suffix: shape for name, shape in shapes.items()}
+
+    @cached_property
+    def _zero(self) -> Array:
+        return np.zeros(tile.lanes_of(self.dtype.itemsize), self.dtype)
+
+    @cached_property
+    def _one(self) -> Array:
+        return np.ones(1, self.dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+
+    def pack(self, W: Array, name: str, buffers: Buffers) -> Array:
+        """Panels ``[gate][vector of units][column]`` of a weight matrix (G, J)."""
+        J, H, gates = W.shape[1], self.H, len(self.cell.gates)
+        P = buffers.take(name, gates * self.Hp * J, self.dtype)
+        lanes = tile.lanes_of(self.dtype.itemsize)
+        for g in range(gates):
+            tile.pack(W.reshape(-1)[g * H * J :], J, 1, H, J, P, g * self.Hp * J, J * lanes)
+        return P
+
+    def pack_back(self, W: Array, name: str, buffers: Buffers) -> Array:
+        """Panels ``[vector of columns][gate, unit]`` of a weight matrix (G, J), for ``delta @ W``."""
+        J, H, gates = W.shape[1], self.H, len(self.cell.gates)
+        lanes = tile.lanes_of(self.dtype.itemsize)
+        K = (gates - 1) * self.Hp + H
+        P = buffers.take(name, tile.padded(J, self.dtype.itemsize) * K, self.dtype)
+        P[:] = 0  # the terms between one gate's units and the next
+        for g in range(gates):
+            tile.pack(W.reshape(-1)[g * H * J :], 1, J, J, H, P, g * self.Hp * lanes, K * lanes)
+        return P
+
+    def pack_bias(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
+        """``b_ih + b_hh``, each gate padded; zeros without bias."""
+        bias = buffers.take("bias", len(self.cell.gates) * self.Hp, self.dtype)
+        bias[:] = 0
+        if "bias_ih" + self.suffix in params:
+            total = params["bias_ih" + self.suffix] + params["bias_hh" + self.suffix]
+            bias.reshape(-1, self.Hp)[:, : self.H] = total.reshape(-1, self.H)
+        return bias
+
+    def place_state(self, rows: Array, state: Array) -> None:
+        """Write states (B, n_states, H) to padded flat rows."""
+        rows[:] = 0
+        self.state_view(rows, len(state))[...] = state
+
+    def state_view(self, rows: Array, n: int) -> Array:
+        """``n`` padded state rows as an array (n, n_states, H): a view."""
+        whole = rows[: n * self.s_rs].reshape(n, self.s_rs)[:, : len(self.cell.states) * self.Hp]
+        return whole.reshape(n, len(self.cell.states), self.Hp)[:, :, : self.H]
+
+    def forward(
+        self, params: Mapping[str, Array], x: Array, x_rs: int, T: int, state: Array, keep: bool, out: Array, buffers: Buffers
+    ) -> Record:
+        """Run the cell from ``state`` (B, n_states, H).
+
+        With ``keep`` all states and gates stay in ``buffers``; else only the last, and ``out`` (T * B * H, flat) receives
+        the outputs.
+
+        Raises
+        ------
+        NonFiniteError
+            Naming the first step and sample.
+        """
+        B = len(state)
+        slots = T + 1 if keep else 2
+        states = buffers.take("states" + self.suffix, slots * B * self.s_rs, self.dtype)
+        gates = buffers.take("gates" + self.suffix, (T if keep else 1) * B * self.g_rs, self.dtype)
+        self.place_state(states[: B * self.s_rs], state)
+        record = Record(T, B, x, x_rs, states, gates, slots)
+        if T * B == 0:
+            return record
+        P_ih = self.pack(params["weight_ih" + self.suffix], "P_ih", scratch())
+        P_hh = self.pack(params["weight_hh" + self.suffix], "P_hh", scratch())
+        bias = self.pack_bias(params, scratch())
+
+        def work(b0: int, b1: int) -> int:
+            status: int = self.cell.forward(
+                self.code, x, x_rs, P_ih, P_hh, bias, states, self.s_rs, gates, self.g_rs, out,
+                self.D, self.H, B, slots, 0, T, b0, b1,
+            )  # fmt: skip
+            return status
+
+        ranges = parallel.slabs(B, ROWS, self._flops(T * B, self.D + self.H))
+        self._raise_if_failed(record, ranges, parallel.run(work, ranges))
+        return record
+
+    def _flops(self, rows: int, k: int) -> float:
+        return 2.0 * rows * k * self.H * len(self.cell.gates)
+
+    def _raise_if_failed(self, record: Record, ranges: list[tuple[int, int]], statuses: list[int]) -> None:
+        """Turn the earliest failing status of all slabs into an exception that names step and sample."""
+        failed = [(t, b0, b1) for t, (b0, b1) in zip(statuses, ranges, strict=True) if t >= 0]
+        if not failed:
+            return
+        t, b0, b1 = min(failed)
+        slot = (t + 1) % record.slots * record.B
+        rows = self.state_view(record.states[(slot + b0) * self.s_rs :], b1 - b0)
+        bad = np.argwhere(~np.isfinite(rows))
+        sample, part = b0 + int(bad[0, 0]), self.cell.states[int(bad[0, 1])]
+        raise NonFiniteError(
+            f"{self.label}: the state {part} must stay finite, but stopped being so at step {t} of sample {sample}; "
+            "the weights or inputs are too large: scale weight_hh down, or clip gradients while training",
+            what="state", layer=self.label, gate=part, step=t, sample=sample,
+        )  # fmt: skip
+
+    def last_state(self, record: Record) -> Array:
+        """The final state (B, n_states, H), a copy."""
+        at = record.T % record.slots * record.B * self.s_rs
+        return self.state_view(record.states[at:], record.B).copy()
+
+    def backward(
+        self, params: Mapping[str, Array], record: Record, d_output: Array, y_rs: int, d_state: Array, buffers: Buffers
+    ) -> tuple[Array, Array, Array]:
+        """Sweep back through the whole record.
+
+        Parameters
+        ----------
+        d_output : ndarray, flat
+            Rows t * B + b, ``y_rs`` apart, or empty.
+        d_state : ndarray, shape (B, n_states, H)
+            Gradient of the final state.
+
+        Returns
+        -------
+        delta : ndarray, flat
+            Pre-activation gradients, T * B rows.
+        d_initial : ndarray, shape (B, n_states, H)
+            Gradient of the initial state.
+        norms : ndarray, shape (T, B), float64
+            ``|dL/ds_{t+1}|``, all that flows into the output state of step t. Squares are added up in float64, so that
+            norms below 1e-154 or above 1e154 come out as 0 or inf.
+        """
+        T, B = record.T, record.B
+        rows = buffers.take("d_state" + self.suffix, B * self.s_rs, self.dtype)
+        self.place_state(rows, d_state)
+        delta = buffers.take("delta" + self.suffix, T * B * self.d_rs, self.dtype)
+        squares = np.empty(T * B)
+        if T * B:
+            P_back = self.pack_back(params["weight_hh" + self.suffix], "P_back", scratch())
+            self.sweep(record, d_output, y_rs, P_back, delta, rows, squares, 1, True, 0, T)
+        return delta, self.state_view(rows, B).copy(), np.sqrt(squares).reshape(T, B)
+
+    def sweep(
+        self, record: Record, d_output: Array, y_rs: int, P_back: Array, delta: Array, d_state: Array, squares: Array,
+        K: int, keep: bool, t0: int, t1: int,
+    ) -> None:  # fmt: skip
+        """The backward kernel over all slabs; see :class:`elman.cells.Cell` for the arrays."""
+
+        def work(b0: int, b1: int) -> None:
+            self.cell.backward(
+                self.code, d_output, y_rs, P_back, self._zero, record.states, self.s_rs, record.gates, self.g_rs,
+                delta, self.d_rs, d_state, squares, self.H, record.B, K, int(keep), t0, t1, b0, b1,
+            )  # fmt: skip
+
+        flops = self._flops((t1 - t0) * record.B * K, self.H)
+        parallel.run(work, parallel.slabs(record.B, max(1, ROWS // K), flops))
+
+    def tangent(self, record: Record, P_hh: Array, V: Array, squares: Array, K: int, t0: int, t1: int) -> None:
+        """The tangent kernel over all slabs."""
+
+        def work(b0: int, b1: int) -> None:
+            self.cell.tangent(
+                self.code, P_hh, self._zero, record.states, self.s_rs, record.gates, self.g_rs, V, self.s_rs, squares,
+                self.H, record.B, K, t0, t1, b0, b1,
+            )  # fmt: skip
+
+        flops = self._flops((t1 - t0) * record.B * K, self.H)
+        parallel.run(work, parallel.slabs(record.B, max(1, ROWS // K), flops))
+
+    def gradients(self, record: Record, delta: Array, out: Mapping[str, Array]) -> None:
+        """Write the weight gradients to the views ``out``: sums over T * B rows in one order, threads share the columns."""
+        T, B, D, H = record.T, record.B, self.D, self.H
+        dW = scratch().take("dW", (1 + D + H) * self.d_rs, self.dtype)
+        dW[:] = 0
+
+        def work(v0: int, v1: int) -> None:
+            self.cell.gradients(
+                record.x, record.x_rs, record.states, self.s_rs, delta, self.d_rs, self._one, D, H, 0, T * B, v0, v1,
+                dW, self.d_rs,
+            )  # fmt: skip
+
+        if T * B:
+            parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, self._flops(T * B, D + H)))
+        gates = len(self.cell.gates)
+        rows = dW.reshape(1 + D + H, self.d_rs)[:, : gates * self.Hp].reshape(1 + D + H, gates, self.Hp)[:, :, :H]
+        out["weight_ih" + self.suffix].reshape(gates, H, D)[...] = rows[1 : 1 + D].transpose(1, 2, 0)
+        out["weight_hh" + self.suffix].reshape(gates, H, H)[...] = rows[1 + D :].transpose(1, 2, 0)
+        if "bias_ih" + self.suffix in out:
+            for name in ("bias_ih", "bias_hh"):
+                out[name + self.suffix].reshape(gates, H)[...] = rows[0]
+
+    def input_gradient(self, params: Mapping[str, Array], record: Record, delta: Array) -> Array:
+        """``dL/dx`` as an array (T, B, D)."""
+        T, B, D = record.T, record.B, self.D
+        Dp = tile.padded(D, self.dtype.itemsize)
+        dX = np.empty(T * B * Dp, self.dtype)
+        if dX.size:
+            P = self.pack_back(params["weight_ih" + self.suffix], "P_back", scratch())
+            K = (len(self.cell.gates) - 1) * self.Hp + self.H
+            vectors = Dp // tile.lanes_of(self.dtype.itemsize)
+            zeros = np.zeros(Dp, self.dtype)
+            ranges = parallel.slabs(T * B, ROWS, self._flops(T * B, D))
+            parallel.run(lambda n0, n1: tile.affine(delta, self.d_rs, P, K, vectors, zeros, dX, Dp, n0, n1), ranges)
+        return np.ascontiguousarray(dX.reshape(T, B, Dp)[:, :, :D])

@@ -1,0 +1,133 @@
+"""How weights start. An initialiser is a function ``(shape, rng) -> float64 array``; any such function may be given.
+
+Recurrent matrices are orthogonal by default (A. M. Saxe, J. L. McClelland, S. Ganguli, ICLR 2014): every singular value is 1, so
+that the linear part neither shrinks nor grows a gradient. Input matrices are Glorot uniform (X. Glorot, Y. Bengio, AISTATS 2010).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ArgumentError
+
+Array = NDArray[Any]
+Initializer = Callable[[tuple[int, ...], np.random.Generator], Array]
+
+
+def zeros(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """All zero."""
+    return np.zeros(shape)
+
+
+def glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Uniform within ``+-sqrt(6 / (rows + columns))``."""
+    limit = np.sqrt(6.0 / max(1, sum(shape)))
+    return rng.uniform(-limit, limit, shape)
+
+
+def orthogonal(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Uniformly distributed (Haar) orthogonal columns or rows, from the QR form of a Gaussian matrix.
+
+    F. Mezzadri, Notices of the AMS 54 (2007) 592: without the signs of R the distribution is not uniform.
+    """
+    rows, columns = shape
+    q, r = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))
+    q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
+    return q if rows >= columns else q.T
+
+
+def identity(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """The identity (Q. V. Le, N. Jaitly, G. E. Hinton, arXiv:1504.00941, for relu)."""
+    return np.eye(*shape)
+
+
+def uniform(shape: tuple[int, ...], rng: np.random.Generator, *, hidden_size: int | None = None) -> Array:
+    """Uniform within ``+-1/sqrt(hidden_size)``, PyTorch's default; hidden_size defaults to the last axis."""
+    limit = 1.0 / np.sqrt(max(1, shape[-1] if hidden_size is None else hidden_size))
+    return rng.uniform(-limit, limit, shape)
+
+
+def gaussian(gain: float = 1.0) -> Initializer:
+    """Independent normal entries of standard deviation ``gain / sqrt(columns)``: spectral radius about ``gain``."""
+    if not np.isfinite(gain) or gain < 0:
+        raise ArgumentError(f"gain must be a finite number of at least 0, got {gain!r}")
+
+    def draw(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return rng.standard_normal(shape) * (gain / np.sqrt(max(1, shape[-1])))
+
+    return draw
+
+
+def spectral_radius(radius: float) -> Initializer:
+    """A Gaussian matrix scaled so that its largest eigenvalue has modulus ``radius`` (square matrices)."""
+
+    def draw(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return scale_to_radius(gaussian(1.0)(shape, rng), radius)
+
+    return draw
+
+
+def scale_to_radius(W: Array, radius: float) -> Array:
+    """Multiply a square matrix so that its spectral radius becomes ``radius``.
+
+    Raises
+    ------
+    ArgumentError
+        If ``radius`` is negative or not finite, or W is nilpotent (its radius is 0 up to rounding: no factor helps), or not
+        square.
+    """
+    if not np.isfinite(radius) or radius < 0:
+        raise ArgumentError(f"radius must be a finite number of at least 0, got {radius!r}")
+    W = np.asarray(W, dtype=np.float64)
+    if W.ndim != 2 or W.shape[0] != W.shape[1]:
+        raise ArgumentError(f"only a square matrix has a spectral radius, got shape {W.shape}")
+    n = len(W)
+    now = float(np.abs(np.linalg.eigvals(W)).max(initial=0.0))
+    # rounding moves the eigenvalues of a nilpotent matrix to about eps**(1/n) times its norm
+    if now <= np.linalg.norm(W) * np.finfo(float).eps ** (1.0 / max(1, n)) and _is_nilpotent(W):
+        raise ArgumentError("the matrix is nilpotent: its spectral radius is 0, and no factor can make it anything else")
+    return W * (radius / now)
+
+
+def _is_nilpotent(W: Array) -> bool:
+    """Whether W**n is 0 up to rounding, by repeated squaring with the norm taken out."""
+    power, reached = W, 1
+    while reached < len(W):
+        norm = np.linalg.norm(power)
+        if norm == 0:
+            return True
+        power = (power / norm) @ (power / norm)
+        reached *= 2
+    return bool(np.linalg.norm(power) <= len(W) * np.finfo(float).eps)
+
+
+NAMED: dict[str, Initializer] = {
+    "orthogonal": orthogonal,
+    "glorot": glorot,
+    "zeros": zeros,
+    "uniform": uniform,
+    "identity": identity,
+    "gaussian": gaussian(1.0),
+}
+
+
+def by_name(initializer: str | Initializer, name: str) -> Initializer:
+    """An initialiser given by name or as a function.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown name or something that cannot be called.
+    """
+    if callable(initializer):
+        return initializer
+    if initializer not in NAMED:
+        raise ArgumentError(
+            f"{name} must be a function (shape, rng) -> array, such as elman.initializers.spectral_radius(0.9), "
+            f"or one of {', '.join(map(repr, NAMED))}; got {initializer!r}"
+        )
+    return NAMED[initializer]

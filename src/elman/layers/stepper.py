@@ -1,0 +1,89 @@
+"""Streaming: one step at a time, in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import NonFiniteError, ShapeError
+from ..kernels import tile
+from .buffers import Fresh
+from .direction import Direction, Record
+
+Array = NDArray[Any]
+
+
+class Stepper:
+    """A layer run step by step: the same bits as one call over the whole sequence.
+
+    It takes a snapshot of the weights; make a new one after changing them. Not for use from several threads at once.
+
+    Attributes
+    ----------
+    state : ndarray, shape (1, B, H)
+        The present state, a copy.
+    """
+
+    def __init__(self, direction: Direction, params: Mapping[str, Array], state: Array) -> None:
+        own = Fresh()
+        self._direction, self._B, d = direction, len(state), direction
+        weights = [params[f"weight_{k}{d.suffix}"] for k in ("ih", "hh")]
+        self._panels = [d.pack(W, name, own) for W, name in zip(weights, ("P_ih", "P_hh"), strict=True)]
+        self._bias = d.pack_bias(params, own).copy()
+        B, dtype = self._B, d.dtype
+        # two slots of everything: what a step returns stays untouched while the next one is computed
+        self._x = np.zeros((2, B, d.D), dtype)
+        self._out = np.zeros((2, B, d.H), dtype)
+        self._record = Record(2, B, self._x.reshape(-1), d.D, np.zeros(2 * B * d.s_rs, dtype), np.zeros(B * d.g_rs, dtype), 2)
+        self._flat_out, self._slot = self._out.reshape(-1), 0
+        d.place_state(self._record.states[: B * d.s_rs], state)
+
+    def __call__(self, x_t: ArrayLike) -> Array:
+        """Advance by one step.
+
+        Parameters
+        ----------
+        x_t : array_like, shape (B, D), or (D,) if B is 1
+            This step's input.
+
+        Returns
+        -------
+        ndarray, shape (B, H), or (H,)
+            This step's output, in memory that the step after the next one writes again: copy it to keep it.
+
+        Raises
+        ------
+        ShapeError
+            For another shape.
+        NonFiniteError
+            If the new state is not finite, as it is after a NaN in x_t; the state stays as it was.
+        """
+        slot, d, B, record = self._slot, self._direction, self._B, self._record
+        x = self._x[slot]
+        single = np.ndim(x_t) == 1 and B == 1
+        if np.shape(x_t) != ((d.D,) if single else (B, d.D)):
+            raise ShapeError(f"x_t must have shape (B, D) = {(B, d.D)}, got {np.shape(x_t)}")
+        x[...] = x_t
+        status = d.cell.forward(
+            d.code, record.x, d.D, *self._panels, self._bias, record.states, d.s_rs, record.gates, d.g_rs, self._flat_out,
+            d.D, d.H, B, 2, slot, slot + 1, 0, B,
+        )  # fmt: skip
+        if status >= 0:
+            raise NonFiniteError(
+                f"{d.label}: the state {d.cell.states[0]} must stay finite; this step's input or the weights are too "
+                "large or NaN. The state is as before the step",
+                what="state", layer=d.label, gate=d.cell.states[0],
+            )  # fmt: skip
+        self._slot = 1 - slot
+        out: Array = self._out[slot]
+        return out[0] if single else out
+
+    @property
+    def state(self) -> Array:
+        """The present state (1, B, H), a copy."""
+        d, B = self._direction, self._B
+        at = self._slot * B * d.s_rs
+        return d.state_view(self._record.states[at:], B)[:, 0].copy()[None]

@@ -1,0 +1,172 @@
+"""Checks of arguments, and the words for what is wrong with them. Every kernel relies on them: compiled code checks nothing.
+
+Each message names the argument, says what it must be and what it was, and gives the likely cure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .errors import ArgumentError, DTypeError, ShapeError
+
+Array = NDArray[Any]
+
+
+def size(value: Any, name: str, least: int = 1) -> int:
+    """An integer argument such as a layer's size.
+
+    Raises
+    ------
+    DTypeError, ArgumentError
+        If it is not an integer, or less than ``least``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise DTypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__})")
+    if value < least:
+        raise ArgumentError(f"{name} must be at least {least}, got {value}")
+    return int(value)
+
+
+def choice(value: Any, name: str, allowed: Iterable[str]) -> str:
+    """One of a set of names.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none of them.
+    """
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise ArgumentError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return str(value)
+
+
+def real_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """float32 or float64, in the machine's byte order.
+
+    Raises
+    ------
+    DTypeError
+        For any other type.
+    """
+    kind = np.dtype(dtype).newbyteorder("=")
+    if kind not in (np.float32, np.float64):
+        raise DTypeError(f'dtype must be "float32" or "float64", got {np.dtype(dtype).name!r}')
+    return kind
+
+
+def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
+    """A C-contiguous, aligned, writable array of ``dtype``, a copy only where the argument is not one already.
+
+    The layer's dtype decides: float16, float32 and float64 of any byte order are converted to it. Integers are refused,
+    since in a sequence they are nearly always the numbers of words or classes.
+
+    Raises
+    ------
+    DTypeError
+        For integers, booleans, complex numbers, objects and strings.
+    ArgumentError
+        If a number is not finite after the conversion.
+    """
+    given = np.asarray(value)
+    if given.dtype.kind != "f":
+        cure = {
+            "i": "if these are measurements, convert them: x.astype(float); if they are classes, encode them one-hot",
+            "u": "if these are measurements, convert them: x.astype(float); if they are classes, encode them one-hot",
+            "b": "convert it: x.astype(float)",
+            "c": "give the real and imaginary parts as separate features",
+        }.get(given.dtype.kind, "give an array of numbers, all rows of one length")
+        raise DTypeError(f"{name} must be an array of real floating-point numbers, got dtype {given.dtype}; {cure}")
+    with np.errstate(over="ignore"):
+        array: Array = np.require(given, dtype, ["C", "A", "W"])
+    finite(array, name)
+    return array
+
+
+def finite(array: Array, name: str) -> None:
+    """Refuse NaN and infinity, naming the first.
+
+    Raises
+    ------
+    ArgumentError
+        With the index of the first number that is not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        # one pass without a temporary: a sum is finite only if all its terms are
+        if np.isfinite(array.sum()):
+            return
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        at = tuple(int(i) for i in bad[0])
+        raise ArgumentError(
+            f"{name} must be finite, got {array[at]} at index {at} ({len(bad)} such numbers in all); "
+            f"fill or remove missing values first (numbers beyond the range of {array.dtype} count as infinite)"
+        )
+
+
+def sequences(x: ArrayLike, input_size: int, dtype: np.dtype[Any], batch_first: bool, name: str = "x") -> tuple[Array, bool]:
+    """Bring sequences to time-major form.
+
+    Parameters
+    ----------
+    x : array_like
+        ``(T, B, D)``; ``(B, T, D)`` with ``batch_first``; or ``(T, D)`` for one sequence.
+
+    Returns
+    -------
+    x : ndarray, shape (T, B, D)
+        C-contiguous.
+    batched : bool
+        False for one sequence given without a batch axis.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError
+        For a wrong number of axes or features, integers, or numbers that are not finite.
+    """
+    given = np.asarray(x)
+    axes = "(B, T, D)" if batch_first else "(T, B, D)"
+    if given.ndim not in (2, 3):
+        cure = "; for one feature add an axis: x[:, None]" if given.ndim == 1 else ""
+        raise ShapeError(f"{name} must have shape {axes}, or (T, D) for one sequence; got shape {given.shape}{cure}")
+    if given.shape[-1] != input_size:
+        raise ShapeError(
+            f"{name} must have D = input_size = {input_size} numbers in its last axis, got shape {given.shape}"
+            f"{_axis_cure(given.shape, input_size)}"
+        )
+    batched = given.ndim == 3
+    if not batched:
+        given = given[:, None]
+    elif batch_first:
+        given = given.swapaxes(0, 1)
+    return real_array(given, name, dtype), batched
+
+
+def _axis_cure(shape: tuple[int, ...], size: int) -> str:
+    """Where the features seem to be instead."""
+    if size in shape[:-1]:
+        return f"; axis {shape.index(size)} has that length: move it to the end with np.moveaxis(x, {shape.index(size)}, -1)"
+    return ""
+
+
+def matching(value: ArrayLike, name: str, shape: Sequence[int], axes: str, dtype: np.dtype[Any]) -> Array:
+    """An array of exactly one shape, converted as by :func:`real_array`.
+
+    Parameters
+    ----------
+    axes : str
+        The names of the axes, such as ``"(num_layers * num_directions, B, H)"``.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError
+        For another shape, integers, or numbers that are not finite.
+    """
+    given = np.asarray(value)
+    if given.shape != tuple(shape):
+        raise ShapeError(f"{name} must have shape {axes} = {tuple(shape)}, got {given.shape}")
+    return real_array(given, name, dtype)
