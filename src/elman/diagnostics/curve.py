@@ -50,10 +50,9 @@ class Horizon:
         return self.steps > self.measured
 
     def __str__(self) -> str:
-        mark = f" (EXTRAPOLATED: measured up to {self.measured} steps only)" if self.extrapolated else ""
-        ends = [f"{end:.4g}" + ("*" if end > self.measured else "") for end in (self.low, self.high)]
-        star = ", * extrapolated" if any("*" in end for end in ends) and not self.extrapolated else ""
-        return f"{self.steps:.4g} steps, 95 % [{ends[0]}, {ends[1]}]{star}{mark}"
+        steps, low, high = (f"{x:.4g}" + ("*" if x > self.measured else "") for x in (self.steps, self.low, self.high))
+        note = f"   * EXTRAPOLATED beyond T = {self.measured}" if "*" in steps + low + high else ""
+        return f"{steps} steps until 1e-3 is left, 95 % [{low}, {high}]{note}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values by name."""

@@ -109,6 +109,7 @@ def diagnose(
         bound=observed.bound,
         prescription=prescribe(curve, observed.bound is not None),
         level=level,
+        state_size=observed.state_size,
         dtype=observed.dtype,
         _predicted=sequences,
         _reserved=reserved,
@@ -122,6 +123,7 @@ class _Observations:
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
         self.bound: float | None = None
+        self.state_size = 0
         self.dtype: np.dtype[Any] = np.dtype(np.float64)
         self._random: list[Array] = []
         self._loss: list[Array] = []
@@ -136,7 +138,7 @@ class _Observations:
             self._loss_name, start = loss
             starts = np.concatenate([random, np.asarray(start, dtype=np.float64)[:, None]], axis=1)
         logs = backward_growth(lin, starts)
-        self.dtype = np.dtype(lin.dtype)
+        self.state_size, self.dtype = lin.state_size, np.dtype(lin.dtype)
         self._random.append(logs[..., :vectors])
         if loss is not None:
             self._loss.append(logs[..., vectors:])

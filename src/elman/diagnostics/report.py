@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..linearization import Linearization
@@ -110,6 +110,8 @@ class Diagnosis:
         For a vanishing or exploding verdict.
     level : str
         ``"full"``: backward products along trajectories of the data.
+    state_size : int
+        Size ``S`` of the state that one step carries to the next.
     dtype : numpy.dtype
         Of the model's gradients.
     """
@@ -120,7 +122,8 @@ class Diagnosis:
     bound: float | None
     prescription: Prescription | None
     level: str
-    dtype: DTypeLike
+    state_size: int
+    dtype: np.dtype[Any]
     _predicted: Sequences = field(repr=False)
     _reserved: Sequences | None = field(repr=False)
     _seed: int = field(repr=False)
@@ -193,7 +196,9 @@ class Diagnosis:
             If a measured gradient is not finite.
         """
         sequences = self._others(x, y, h0, start)
-        return measure(sequences, self.curve, self.loss, self.dtype, lags, np.random.default_rng(self._seed))
+        return measure(
+            sequences, self.curve, self.loss, self.state_size, self.dtype, lags, np.random.default_rng(self._seed)
+        )
 
     def _others(self, x: Any, y: ArrayLike | None, h0: Any, start: ArrayLike | None) -> Sequences:
         """The reserved sequences, or the given ones after a check that they come with what the prediction had."""
@@ -277,6 +282,7 @@ class Diagnosis:
             "bound": self.bound,
             "prescription": None if self.prescription is None else self.prescription.to_dict(),
             "level": self.level,
+            "state_size": self.state_size,
             "dtype": str(self.dtype),
         }
 
@@ -307,7 +313,7 @@ def _describe(curve: GrowthCurve) -> list[str]:
             f"  rate      {curve.rate:+.4f} nats/step (a factor {_factor(curve.rate)} a step), "
             f"95 % [{curve.rate_ci[0]:+.4f}, {curve.rate_ci[1]:+.4f}], lags {curve.first_lag}..{T}",
         ]
-    lines.append(f"  horizon   {curve.horizon}, where 1e-3 is left")
+    lines.append(f"  horizon   {curve.horizon}")
     if curve.dead_fraction > 0:
         rest = "; the numbers above hold for the others" if curve.alive[-1] else ""
         lines.append(

@@ -145,9 +145,9 @@ class GivenJacobians:
         return None if self.start is None else ("given", self.start)
 
     def measure(self, start: Array) -> Array:
-        """Log norms (T + 1, n) of the plain product of Jacobians, as backpropagation forms it, without rescaling."""
+        """Log norms (T + 1, n) of the plain product of Jacobians, as backpropagation forms it, unscaled."""
         norms = np.empty((self.lin.n_steps + 1, self.n, 1))
-        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        with np.errstate(all="ignore"):
             norms[0, :, 0] = np.linalg.norm(start, axis=-1)
             self.lin.vjp(start[:, None], norms=norms[1:])
             out: Array = np.log(norms[..., 0])

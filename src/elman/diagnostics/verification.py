@@ -214,6 +214,7 @@ def measure(
     sequences: Sequences,
     random: GrowthCurve,
     loss: GrowthCurve | None,
+    state_size: int,
     dtype: DTypeLike,
     lags: Sequence[int] | None,
     rng: np.random.Generator,
@@ -226,6 +227,8 @@ def measure(
         At least two, not those of the prediction.
     random, loss : GrowthCurve
         Predictions for random starts and for the start of the loss.
+    state_size : int
+        Size ``S`` of the start vectors.
     dtype : dtype
         In which training computes gradients.
     lags : sequence of int or None
@@ -246,9 +249,8 @@ def measure(
     chosen = np.arange(1, T + 1) if lags is None else np.unique(np.asarray(lags))
     if chosen.dtype.kind not in "iu" or chosen.size == 0 or chosen[0] < 1 or chosen[-1] > T:
         raise ArgumentError(f"lags must be whole numbers of steps from 1 to T = {T}, got {lags}")
-    size = sequences.linearize().state_size
     vectors = random.logs.shape[2]
-    starts = unit_vectors(rng, sequences.n, vectors, size)
+    starts = unit_vectors(rng, sequences.n, vectors, state_size)
     pulled = np.stack([_measured(sequences, starts[:, j], T) for j in range(vectors)], axis=2)
     comparison = _compare(random, pulled, random.start, dtype, chosen)
     given = sequences.loss_start(rng) if loss is not None else None

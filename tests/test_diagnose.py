@@ -1,0 +1,543 @@
+"""diagnose and verify: closed forms, a plain NumPy network that backpropagates by its own loop, and coverage."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.special import digamma, polygamma
+from scipy.stats import ortho_group
+
+from elman.diagnostics.diagnose import diagnose
+from elman.diagnostics.sequences import Diagnosable
+from elman.errors import ArgumentError, NonFiniteError, ShapeError
+from elman.linearization import ElementwiseFactors, JacobianStack, Linearization
+
+THETA = math.log(100)
+
+
+class Trajectories(Linearization):
+    """Jacobians diag(slopes) W by their factors."""
+
+    def __init__(self, slopes, weight):
+        self.slopes, self.weight, self.dtype = slopes, weight, slopes.dtype
+        self.n_steps, self.n_sequences, self.state_size = slopes.shape
+
+    def jacobian(self, t, sequence=0):
+        return self.slopes[t, sequence][:, None] * self.weight
+
+    def _jvp(self, v, t0, t1, norms):
+        raise NotImplementedError("a gradient needs products with the transpose only")
+
+    def _vjp(self, u, t0, t1, norms):
+        for i, t in enumerate(reversed(range(t0, t1))):
+            u = (self.slopes[t][:, None] * u) @ self.weight
+            if norms is not None:
+                norms[i] = np.linalg.norm(u, axis=-1)
+        return u
+
+    @property
+    def factors(self):
+        return ElementwiseFactors(self.slopes, self.weight, 1.0)
+
+
+class PlainRNN:
+    """h' = phi(W_ih x + W_hh h + b), y = W_out h. Gradients by an explicit loop over steps, sequences and units."""
+
+    def __init__(self, W_ih, W_hh, b, W_out=None, phi="tanh", batch_axis=1, dtype=np.float64):
+        self.W_ih, self.W_hh, self.b = (np.asarray(p, dtype) for p in (W_ih, W_hh, b))
+        self.W_out, self.phi, self.batch_axis, self.dtype = W_out, phi, batch_axis, dtype
+        self.seen = []
+
+    @classmethod
+    def random(cls, seed, H=24, D=2, g=1.0, **more):
+        rng = np.random.default_rng(seed)
+        W_ih, W_hh = 0.7 * rng.standard_normal((H, D)), g * rng.standard_normal((H, H)) / math.sqrt(H)
+        return cls(W_ih, W_hh, 0.1 * rng.standard_normal(H), rng.standard_normal((3, H)), **more)
+
+    def run(self, x, h0):
+        x = np.asarray(x, self.dtype)
+        x = x if self.batch_axis == 1 else x.transpose(1, 0, 2)
+        H = len(self.b)
+        h = np.zeros((x.shape[1], H), self.dtype) if h0 is None else np.asarray(h0[0], self.dtype)
+        states, slopes = [h], []
+        for x_t in x:
+            a = x_t @ self.W_ih.T + h @ self.W_hh.T + self.b
+            h = np.tanh(a) if self.phi == "tanh" else np.maximum(a, 0)
+            slopes.append(1 - h**2 if self.phi == "tanh" else (a > 0).astype(self.dtype))
+            states.append(h)
+        return np.array(states), np.array(slopes)
+
+    def linearize(self, x, h0=None):
+        self.seen.append(np.asarray(x).shape[self.batch_axis])
+        return Trajectories(self.run(x, h0)[1], self.W_hh)
+
+    def loss_start(self, x, y=None, *, loss=None, h0=None, rng=None):
+        if self.W_out is None:
+            return None
+        h = self.run(x, h0)[0][-1]
+        if y is None:
+            return rng.standard_normal((len(h), 3)) @ self.W_out
+        y = np.asarray(y)
+        last = y if y.ndim == 2 else (y[-1] if self.batch_axis == 1 else y[:, -1])
+        assert loss == "mse"
+        return (h @ self.W_out.T - last) @ self.W_out
+
+    def measure_gradient(self, x, start, h0=None):
+        slopes = self.run(x, h0)[1]
+        T, n, H = slopes.shape
+        logs = np.empty((T + 1, n))
+        with np.errstate(divide="ignore"):
+            for i in range(n):
+                d_h = np.asarray(start[i], self.dtype)
+                logs[0, i] = np.log(np.linalg.norm(d_h.astype(np.float64)))
+                for lag in range(1, T + 1):
+                    d_a = slopes[T - lag, i] * d_h
+                    d_h = sum(self.W_hh[row] * d_a[row] for row in range(H))
+                    logs[lag, i] = np.log(np.linalg.norm(d_h.astype(np.float64)))
+        return logs
+
+
+def data(seed, T=40, n=40, D=2):
+    return np.random.default_rng(seed).standard_normal((T, n, D))
+
+
+def gaussian(rng, T=20, n=8, S=6, scale=1.0):
+    return JacobianStack(scale * rng.standard_normal((T, n, S, S)))
+
+
+def gaussian_drift(S):
+    """E log|J^T u| for a Gaussian matrix of variance 1: half the log of a chi-square with S degrees of freedom."""
+    return (math.log(2) + digamma(S / 2)) / 2
+
+
+# --- closed forms ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("s", "verdict"), [(0.8, "vanishing"), (1.0, "stable"), (1.01, "stable"), (1.2, "exploding")])
+def test_scaled_orthogonal_jacobians_have_rate_log_s(s, verdict):
+    Q = ortho_group.rvs(7, size=60 * 4, random_state=0).reshape(60, 4, 7, 7)
+    d = diagnose(JacobianStack(s * Q), rng=0)
+    assert d.rate == pytest.approx(math.log(s), abs=1e-12)
+    assert d.rate_ci == pytest.approx((math.log(s), math.log(s)), abs=1e-12)
+    assert d.curve.mean == pytest.approx(math.log(s) * np.arange(61), abs=1e-11)
+    assert d.verdict == verdict
+    assert d.causes is None
+    assert d.bound is None
+    if s == 0.8:
+        assert d.horizon.steps == pytest.approx(math.log(1e-3) / math.log(0.8), rel=1e-11)
+    if s == 1.2:
+        assert d.horizon.steps == math.inf
+    if verdict == "stable":
+        assert d.prescription is None
+    else:
+        assert d.prescription.factor == pytest.approx(1 / s, rel=1e-12)
+    v = d.verify(JacobianStack(s * Q[::-1]))
+    assert v.agrees
+    assert v.random.fraction_inside == 1
+    assert v.verdict == verdict
+
+
+def test_prescription_brings_the_rate_of_a_linear_network_to_zero():
+    rng = np.random.default_rng(1)
+    lin = gaussian(rng, T=100)
+    d = diagnose(lin, rng=2)
+    assert d.verdict == "exploding"
+    again = diagnose(JacobianStack(d.prescription.factor * lin.jacobians), rng=2)
+    assert again.rate == pytest.approx(0, abs=1e-12)
+    assert "does not promise better training" in str(d)
+
+
+def test_uniform_default_weights_without_input_vanish_at_the_rate_of_their_variance():
+    """Uniform(-1/sqrt H, 1/sqrt H) has g = 1/sqrt 3: -.549 nats a step, 1e-3 in 12.6 steps; 3 % for one W."""
+    H, T = 512, 25
+    rng = np.random.default_rng(3)
+    net = PlainRNN(np.zeros((H, 1)), rng.uniform(-1, 1, (H, H)) / math.sqrt(H), np.zeros(H))
+    d = diagnose(net, np.zeros((T, 8, 1)), rng=0)
+    assert d.verdict == "vanishing"
+    assert d.rate == pytest.approx(-0.549, abs=0.02)
+    assert d.horizon.steps == pytest.approx(12.6, abs=0.4)
+    assert d.causes.gain == pytest.approx(-0.549, abs=0.005)
+    assert d.causes.saturation == pytest.approx(0, abs=1e-12)
+
+
+def test_norm_bound_proves_decay_and_is_said():
+    H = 16
+    W = 0.6 * ortho_group.rvs(H, random_state=4)
+    rng = np.random.default_rng(4)
+    d = diagnose(PlainRNN(rng.standard_normal((H, 2)), W, np.zeros(H)), data(4), rng=0)
+    assert d.bound == pytest.approx(math.log(0.6), abs=1e-12)
+    assert d.rate < d.bound
+    assert "proves decay on any input" in str(d)
+    big = diagnose(PlainRNN.random(4, g=1.5), data(4), rng=0)
+    assert big.bound > 0
+    assert "proves nothing" in str(big)
+
+
+def test_identity_relu_network_passes_gradients_unchanged():
+    H = 10
+    net = PlainRNN(np.abs(np.random.default_rng(5).standard_normal((H, 2))), np.eye(H), np.ones(H), phi="relu")
+    d = diagnose(net, np.abs(data(5)), rng=0)
+    assert d.verdict == "stable"
+    assert d.curve.mean == pytest.approx(0, abs=1e-12)
+    assert list(d.causes.terms.values()) == pytest.approx([0, 0, 0, 0], abs=1e-12)
+
+
+# --- networks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("g", [0.6, 2.0])
+def test_causes_close_on_the_curve_of_the_diagnosis(g):
+    d = diagnose(PlainRNN.random(6, g=g), data(6), rng=1)
+    living = d.curve.sequence_logs
+    rate = (living[-1] - living[10]).mean() / 30
+    assert sum(d.causes.terms.values()) == pytest.approx(rate, abs=1e-10)
+    assert d.causes.rate == pytest.approx(rate, abs=1e-10)
+
+
+@pytest.mark.parametrize("phi", ["tanh", "relu"])
+@pytest.mark.parametrize("g", [0.5, 1.3])
+def test_measured_gradient_agrees_on_the_sequences_set_aside(phi, g):
+    net = PlainRNN.random(7, g=g, phi=phi)
+    x, y = data(7), np.random.default_rng(8).standard_normal((40, 3))
+    d = diagnose(net, x, y, rng=3)
+    v = d.verify()
+    assert v.random.measured.n == v.loss.measured.n == 20
+    assert v.agrees
+    assert v.verdict == d.verdict
+    assert d.loss.start == "loss"
+    assert "AGREES" in str(v)
+
+
+def test_changed_weights_are_found_out():
+    net = PlainRNN.random(9)
+    d = diagnose(net, data(9), rng=0)
+    net.W_hh *= 1.2
+    v = d.verify()
+    assert not v.agrees
+    assert not v.random.rate_agrees
+    assert "DISAGREES" in str(v)
+
+
+def test_prediction_on_the_very_sequences_is_the_measured_gradient():
+    """With all sequences and the start of the loss on both sides, prediction and the loop differ by rounding only."""
+    net, x = PlainRNN.random(10), data(10, n=3)
+    y = np.random.default_rng(10).standard_normal((3, 3))
+    d = diagnose(net, x, y, rng=0)
+    v = d.verify(x, y)
+    assert v.loss.measured.mean == pytest.approx(d.loss.mean, abs=1e-10)
+    assert np.sort(v.loss.measured.logs[-1].ravel()) == pytest.approx(np.sort(d.loss.logs[-1].ravel()), abs=1e-10)
+
+
+def test_batch_first_labels_at_every_step_and_initial_states_follow_their_sequences():
+    x, rng = data(11, n=12), np.random.default_rng(11)
+    y, h0 = rng.standard_normal((40, 12, 3)), rng.standard_normal((1, 12, 24))
+    a = diagnose(PlainRNN.random(11), x, y, h0=h0, rng=5)
+    b = diagnose(PlainRNN.random(11, batch_axis=0), x.swapaxes(0, 1), y.swapaxes(0, 1), h0=h0, rng=5)
+    last = diagnose(PlainRNN.random(11), x, y[-1], h0=h0, rng=5)
+    for other in (b, last):
+        assert (other.loss.logs == a.loss.logs).all()
+        assert other.verify().to_dict()["loss"]["measured"] == a.verify().to_dict()["loss"]["measured"]
+    # the logs belong to states and labels of the same sequence: recompute each sequence alone
+    net = PlainRNN.random(11)
+    alone = []
+    for i in range(12):
+        part = x[:, i : i + 1], y[:, i : i + 1], h0[:, i : i + 1]
+        start = net.loss_start(part[0], part[1], loss="mse", h0=part[2])
+        logs = net.measure_gradient(part[0], start, part[2])
+        alone.append(logs[-1, 0] - logs[0, 0])
+    seen = np.concatenate([a.loss.logs[-1, :, 0], a.verify().loss.measured.logs[-1, :, 0]])
+    assert np.sort(seen) == pytest.approx(np.sort(alone), abs=1e-10)
+
+
+def test_without_labels_the_readout_starts_the_loss_curve_and_without_readout_there_is_none():
+    net = PlainRNN.random(12)
+    assert diagnose(net, data(12), rng=0).loss.start == "readout"
+    assert "no labels" in str(diagnose(net, data(12), rng=0))
+    net.W_out = None
+    bare = diagnose(net, data(12), rng=0)
+    assert bare.loss is None
+    assert bare.verify().loss is None
+
+
+def test_given_start_vectors_have_their_own_curve():
+    """A start in the plane that shrinks: the random curve follows the plane that grows, the given one does not."""
+    J = np.diag([1.1, 1.1, 0.8, 0.8]) + np.zeros((50, 4, 1, 1))
+    start = np.zeros((4, 4))
+    start[:, 2:] = np.random.default_rng(13).standard_normal((4, 2))
+    d = diagnose(JacobianStack(J), start=start, rng=0)
+    assert d.loss.start == "given"
+    assert d.loss.rate == pytest.approx(math.log(0.8), abs=1e-12)
+    assert d.rate == pytest.approx(math.log(1.1), abs=1e-3)
+    assert d.verify(JacobianStack(J), start=start).loss.agrees
+
+
+# --- how many sequences ---------------------------------------------------------------------------------------------
+
+
+def test_eight_sequences_decide_a_clear_case_and_half_are_set_aside():
+    net = PlainRNN.random(14, g=0.5)
+    d = diagnose(net, data(14, n=200), rng=0)
+    assert net.seen == [8]
+    assert d.curve.n == 8
+    assert d.verify().random.measured.n == 32
+
+
+def test_doubling_stops_at_the_limit_undecided_with_the_number_it_would_take():
+    net, x = PlainRNN.random(15, g=1.0), data(15, n=200)
+    on_it = -float(diagnose(net, x, threshold=1e9, max_sequences=64, rng=0).curve.mean[-1])
+    net.seen.clear()
+    d = diagnose(net, x, threshold=on_it + 0.02, rng=1)
+    assert d.verdict == "undecided"
+    assert net.seen == [8, 8, 16, 32]
+    assert d.curve.n == 64
+    assert d.sequences_needed > 64
+    assert d.prescription is None
+    assert f"about {d.sequences_needed:.0f} sequences would decide" in str(d)
+
+
+def test_the_number_it_would_take_is_right():
+    """Growth of Gaussian products is known, and so is n*; with four times as many the verdict is decided."""
+    S, T, rng = 6, 20, np.random.default_rng(16)
+    mean, sd = T * gaussian_drift(S), math.sqrt(T * polygamma(1, S / 2) / 4)
+    theta = mean - 0.4
+    exact = (2.576 * sd / 0.4) ** 2
+    few = [diagnose(gaussian(rng), vectors=1, threshold=theta, rng=rng) for _ in range(30)]
+    assert sum(d.verdict == "undecided" for d in few) >= 25
+    assert exact > 30
+    many = [diagnose(gaussian(rng, n=int(4 * exact)), vectors=1, threshold=theta, rng=rng).verdict for _ in range(10)]
+    assert many.count("exploding") >= 9
+    middle = diagnose(gaussian(rng, n=4000), vectors=1, threshold=mean, rng=rng)
+    assert middle.curve.sd[-1] == pytest.approx(sd, rel=0.05)
+    assert middle.curve.mean[-1] == pytest.approx(mean, abs=4 * sd / math.sqrt(4000))
+
+
+@pytest.mark.parametrize(("n", "predicted", "kept"), [(2, 2, None), (3, 3, None), (4, 2, 2), (5, 3, 2), (9, 5, 4)])
+def test_few_sequences(n, predicted, kept):
+    d = diagnose(PlainRNN.random(17, g=0.5), data(17, n=n), rng=0, threshold=1e6)
+    assert d.curve.n == predicted
+    if kept is None:
+        with pytest.raises(ArgumentError, match="at least 4"):
+            d.verify()
+    else:
+        assert d.verify().random.measured.n == kept
+
+
+def test_more_sequences_and_vectors_are_used_when_asked_for():
+    x = data(18, n=100)
+    on_it = -float(diagnose(PlainRNN.random(18), x, rng=0).curve.mean[-1])
+    assert diagnose(PlainRNN.random(18), x, max_sequences=16, threshold=on_it, rng=0).curve.n == 16
+    assert diagnose(PlainRNN.random(18), x, max_sequences=50, threshold=on_it, rng=0).curve.n == 50
+    assert diagnose(PlainRNN.random(18), x, vectors=2, rng=0).curve.logs.shape[2] == 2
+
+
+def test_same_rng_same_result_and_verification_is_repeatable():
+    net, x = PlainRNN.random(19), data(19)
+    a, b = diagnose(net, x, rng=7), diagnose(net, x, rng=np.random.default_rng(7))
+    assert a.to_dict() == b.to_dict()
+    assert a.to_dict() != diagnose(net, x, rng=8).to_dict()
+    assert a.verify().to_dict() == a.verify().to_dict()
+
+
+# --- coverage -------------------------------------------------------------------------------------------------------
+
+
+def test_intervals_cover_the_exact_growth_of_gaussian_products_and_the_gradient_measured_beside():
+    """400 diagnoses with 8 and 6 sequences: the standard error of a coverage of .95 is .011, so 3 of them is .033."""
+    rng, S, T, trials = np.random.default_rng(20), 5, 15, 400
+    drift = gaussian_drift(S)
+    counts = np.zeros(5)
+    for _ in range(trials):
+        d = diagnose(gaussian(rng, T, 8, S), vectors=2, rng=rng)
+        v = d.verify(gaussian(rng, T, 6, S))
+        low, high = v.random.rate_interval()
+        counts += (
+            d.curve.low[-1] <= drift * T <= d.curve.high[-1],
+            d.rate_ci[0] <= drift <= d.rate_ci[1],
+            v.random.inside[-1],
+            low <= v.random.measured.rate <= high,
+            v.random.agrees,
+        )
+    assert counts[:4] / trials == pytest.approx([0.95] * 4, abs=0.033)
+    assert 0.96 <= counts[4] / trials <= 1.0
+
+
+# --- failure modes --------------------------------------------------------------------------------------------------
+
+
+def dead_network(dead, n=24, T=30):
+    """A ReLU network in which a strong negative input silences every unit in the sequences ``dead``."""
+    x = np.abs(data(21, T=T, n=n, D=1))
+    x[12, dead] = -1e6
+    H = 8
+    return PlainRNN(np.ones((H, 1)), 0.9 * np.eye(H), np.zeros(H), phi="relu"), x
+
+
+def test_dead_sequences_are_reported_and_the_living_ones_predicted():
+    net, x = dead_network(np.arange(0, 24, 4))
+    d = diagnose(net, x, rng=0)
+    dead = d.curve.n - d.curve.alive[-1]
+    assert 0 < dead < d.curve.n
+    assert d.dead_fraction == pytest.approx(dead / d.curve.n)
+    assert d.rate == pytest.approx(math.log(0.9), abs=1e-12)
+    assert d.causes.gain == pytest.approx(math.log(0.9), abs=1e-12)
+    assert "exactly zero" in str(d)
+    assert d.verify().random.rate_agrees
+
+
+def test_all_gradients_exactly_zero():
+    net, x = dead_network(np.arange(24))
+    d = diagnose(net, x, rng=0)
+    assert (d.verdict, d.rate, d.dead_fraction) == ("vanishing", -math.inf, 1.0)
+    assert d.horizon.steps == 30 - 12
+    assert d.causes is None
+    assert d.prescription is None
+    assert "dead units" in str(d)
+    v = d.verify()
+    assert v.agrees
+    assert v.random.measured.dead_fraction == 1
+    assert len(v.random.lags) == 17
+
+
+def test_a_sequence_without_loss_is_dead_in_the_loss_curve_only():
+    net, x = PlainRNN.random(22, g=0.8), data(22, n=20)
+    y = net.run(x, None)[0][-1] @ net.W_out.T + 1.0
+    y[::2] -= 1.0
+    d = diagnose(net, x, y, rng=0)
+    assert d.dead_fraction == 0
+    assert 0 < d.loss.dead_fraction < 1
+    assert d.verify().loss.rate_agrees
+
+
+def test_a_float32_gradient_is_compared_as_far_as_its_range_goes():
+    net = PlainRNN.random(23, g=0.3, dtype=np.float32)
+    d = diagnose(net, data(23, T=100).astype(np.float32), rng=0)
+    assert d.curve.mean[-1] < -110
+    v = d.verify()
+    assert v.agrees
+    assert 15 < v.random.last_lag < 60
+    assert v.random.measured.dead_fraction == 0
+    assert "beyond it" in str(v)
+
+
+def test_an_exploding_product_is_compared_before_it_overflows():
+    Q = 3.0 * ortho_group.rvs(5, size=800 * 2, random_state=0).reshape(800, 2, 5, 5)
+    d = diagnose(JacobianStack(Q), rng=0)
+    assert d.curve.mean[-1] == pytest.approx(800 * math.log(3), rel=1e-12)
+    assert "e+381" in str(d)
+    v = d.verify(JacobianStack(Q))
+    assert v.agrees
+    assert v.random.last_lag == math.floor(0.5 * math.log(np.finfo(float).max) / math.log(3))
+    assert v.verdict == "exploding"
+
+
+def test_lags_choose_what_is_compared():
+    d = diagnose(PlainRNN.random(24), data(24), rng=0)
+    v = d.verify(lags=[40, 1, 20])
+    assert v.random.lags.tolist() == [1, 20, 40]
+    assert len(v.random.inside) == 3
+    assert v.random.inside.tolist() == d.verify().random.inside[[0, 19, 39]].tolist()
+    for bad in ([0], [41], [], [1.5]):
+        with pytest.raises(ArgumentError, match="from 1 to T = 40"):
+            d.verify(lags=bad)
+
+
+def test_reports_name_units_and_intervals():
+    d = diagnose(PlainRNN.random(25, g=0.5), data(25), rng=0)
+    text = str(d)
+    assert text.startswith("Diagnosis: gradients VANISH")
+    for word in ("nats/step", "95 %", "horizon", "gain", "alignment", "by lag", "exp(-rate)", "threshold"):
+        assert word in text
+    assert repr(d).startswith("<Diagnosis: vanishing, rate -")
+    assert "\n" not in repr(d)
+    assert repr(d.verify()) == "<Verification: agrees, measured vanishing>"
+
+
+def test_dictionaries_are_json():
+    d = diagnose(PlainRNN.random(26), data(26), rng=0)
+    back = json.loads(json.dumps(d.to_dict()))
+    assert back["verdict"] == d.verdict
+    assert back["rate_ci"] == pytest.approx(list(d.rate_ci))
+    assert back["curve"]["mean"] == pytest.approx(d.curve.mean.tolist())
+    assert back["dtype"] == "float64"
+    check = json.loads(json.dumps(d.verify().to_dict()))
+    assert check["agrees"] in (True, False)
+    assert len(check["random"]["measured"]) == 40
+
+
+def test_the_plain_network_fulfils_the_protocol():
+    assert isinstance(PlainRNN.random(0), Diagnosable)
+    assert not isinstance(np.eye(2), Diagnosable)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"level": "forward"}, ArgumentError, 'level must be "full"'),
+        ({"threshold": 0.0}, ArgumentError, "positive number of nats"),
+        ({"vectors": 0}, ArgumentError, "at least 1"),
+        ({"max_sequences": 1}, ArgumentError, "at least 2"),
+        ({"x": None}, ArgumentError, "got None"),
+        ({"x": [np.zeros((4, 2))] * 3}, ArgumentError, "cut windows of one length"),
+        ({"x": np.zeros((40, 2))}, ArgumentError, r"at least 2 sequences, got 1.*elman\.datasets\.windows"),
+        ({"x": np.zeros((40, 1, 2))}, ArgumentError, "at least 2 sequences, got 1"),
+        ({"x": np.zeros((0, 5, 2))}, ArgumentError, "at least one time step"),
+        ({"x": np.zeros(40)}, ShapeError, "three axes"),
+        ({"y": np.zeros((7, 3))}, ShapeError, r"each of the 40 sequences.*got \(7, 3\)"),
+        ({"h0": np.zeros((1, 7, 24))}, ShapeError, r"\(layers, 40, H\).*got \(1, 7, 24\)"),
+        ({"h0": np.zeros((40, 24))}, ShapeError, "one state for each sequence"),
+        ({"start": np.zeros((40, 24))}, ArgumentError, "belongs to a Linearization"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_the_reason(arguments, error, words):
+    given = {"x": data(27), "y": None, "rng": 0} | arguments
+    with pytest.raises(error, match=words):
+        diagnose(PlainRNN.random(27), given.pop("x"), given.pop("y"), **given)
+
+
+def test_wrong_linearizations_and_models_are_refused():
+    J = np.eye(3) + np.zeros((5, 4, 1, 1))
+    for name in ("x", "y", "h0"):
+        with pytest.raises(ArgumentError, match=f"{name} has no meaning"):
+            diagnose(JacobianStack(J), **{name: np.zeros((5, 4, 2))})
+    with pytest.raises(ArgumentError, match="at least 2 sequences"):
+        diagnose(JacobianStack(J[:, 0]))
+    with pytest.raises(ShapeError, match=r"\(4, 3\).*got \(3, 3\)"):
+        diagnose(JacobianStack(J), start=np.eye(3))
+    with pytest.raises(ArgumentError, match=r"layer or network of elman.*got ndarray"):
+        diagnose(J)
+
+
+def test_wrong_verifications_are_refused():
+    x = data(28)
+    y = np.zeros((40, 3))
+    net = PlainRNN.random(28)
+    d = diagnose(net, x, y, h0=np.zeros((1, 40, 24)), rng=0)
+    with pytest.raises(ArgumentError, match="give y for these"):
+        d.verify(x, h0=np.zeros((1, 40, 24)))
+    with pytest.raises(ArgumentError, match="give h0 for these"):
+        d.verify(x, y)
+    with pytest.raises(ArgumentError, match="go with x"):
+        d.verify(y=y)
+    with pytest.raises(ShapeError, match="length of the predicted ones, T = 40"):
+        diagnose(net, x, rng=0).verify(x[:30])
+    lin = JacobianStack(np.eye(3) + np.zeros((5, 4, 1, 1)))
+    with pytest.raises(ArgumentError, match="another Linearization"):
+        diagnose(lin).verify()
+    with pytest.raises(ArgumentError, match="give another one, got ndarray"):
+        diagnose(lin).verify(x)
+    with pytest.raises(ArgumentError, match="give start for these"):
+        diagnose(lin, start=np.ones((4, 3))).verify(lin)
+
+
+def test_gradients_that_are_not_finite_are_refused():
+    net, y = PlainRNN.random(29), np.zeros((40, 3))
+    y[:] = np.nan
+    with pytest.raises(NonFiniteError, match="check the labels"):
+        diagnose(net, data(29), y, rng=0)
+    d = diagnose(net, data(29), rng=0)
+    broken = PlainRNN.random(29)
+    broken.measure_gradient = lambda x, start, h0=None: np.full((41, start.shape[0]), np.nan)
+    object.__setattr__(d._reserved, "model", broken)
+    with pytest.raises(NonFiniteError, match="measured gradient is not finite at lag 0"):
+        d.verify()
