@@ -97,8 +97,8 @@ def fit(
         raise DTypeError(f"validation must be a pair (x, y), got {type(validation).__name__}")
     loss = get_loss(loss)
     optimizer = Adam(1e-3) if optimizer is None else optimizer
-    if not callable(getattr(optimizer, "step", None)):
-        raise DTypeError(f"optimizer must be an object such as elman.Adam(1e-3), got {optimizer!r}")
+    if not isinstance(optimizer, Optimizer):
+        raise DTypeError(f"optimizer must be an Optimizer such as elman.Adam(1e-3), got {optimizer!r}")
     samples = Samples(net, x, y, loss, truncation)
     held_out = None if validation is None else Samples(net, *validation, loss, None, "validation ")
     training = Training(net, loss, optimizer, samples, held_out, batch_size, clip_norm, tuple(callbacks))

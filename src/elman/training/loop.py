@@ -112,7 +112,7 @@ class Training:
             raise _gradient_error(norm, gradient, self.model)
         if norm > self.max_norm:
             gradient *= self.max_norm / norm
-        self.optimizer.step(self.model.theta, gradient)
+        self.optimizer.apply(self.model.theta, gradient)
         self.history.gradient_norm.append(norm)
         return value, norm, gradients
 

@@ -95,10 +95,9 @@ class MeanSquaredError:
         """
         self.check_target(target, output.shape)
         size = max(1, output.size)
-        with np.errstate(over="ignore", invalid="ignore"):
-            difference = np.subtract(output, target, dtype=output.dtype)
-            value = sum_of_squares(difference) / size
-            difference *= 2.0 / size
+        difference = np.subtract(output, target, dtype=output.dtype)
+        value = sum_of_squares(difference) / size
+        difference *= 2.0 / size
         return value, difference
 
 

@@ -20,11 +20,6 @@ from .clipping import sum_of_squares
 Array = NDArray[Any]
 
 
-def _all_finite(a: Array) -> bool:
-    """Whether every entry is finite; the sum decides the common case in one pass without a temporary."""
-    return math.isfinite(sum_of_squares(a)) or bool(np.isfinite(a).all())
-
-
 class Optimizer(ABC):
     """An update rule with its state.
 
@@ -95,10 +90,27 @@ class Optimizer(ABC):
             raise ShapeError(
                 f"gradient must match theta, {theta.shape} {theta.dtype}; got {gradient.shape} {gradient.dtype}"
             )
+        if not (math.isfinite(sum_of_squares(gradient)) or np.isfinite(gradient).all()):
+            raise NonFiniteError("the gradient is not finite; parameters and optimizer are as before", what="gradient")
+        self.apply(theta, gradient)
+
+    def apply(self, theta: Array, gradient: Array) -> None:
+        """:meth:`step` without a look at the gradient, for a caller who has just computed its norm.
+
+        Parameters
+        ----------
+        theta, gradient : ndarray, shape (P,)
+            As for :meth:`step`; the gradient must be finite.
+
+        Raises
+        ------
+        ShapeError, DTypeError
+            If theta does not match the state of earlier steps.
+        NonFiniteError
+            If the update overflows. Parameters and state are as before.
+        """
         if self._new.shape != theta.shape or self._new.dtype != theta.dtype:
             self._begin(theta)
-        if not _all_finite(gradient):
-            raise NonFiniteError("the gradient is not finite; parameters and optimizer are as before", what="gradient")
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
                 self._compute(theta, gradient, self._state, self._new_state, self._new)
@@ -159,7 +171,7 @@ class Optimizer(ABC):
             )
         slots = [np.array(state[name]) for name in self.slots]
         for name, slot in zip(self.slots, slots, strict=True):
-            if slot.ndim != 1 or slot.dtype not in (np.float32, np.float64) or not _all_finite(slot):
+            if slot.ndim != 1 or slot.dtype not in (np.float32, np.float64) or not np.isfinite(slot).all():
                 raise StateDictError(
                     f"{name} must be a finite float32 or float64 vector, got {slot.shape} {slot.dtype}"
                 )
@@ -250,8 +262,9 @@ class Adam(Optimizer):
         self.betas, self.eps = (float(betas[0]), float(betas[1])), float(eps)
 
     def _compute(self, theta: Array, gradient: Array, state: list[Array], new_state: list[Array], new: Array) -> None:
-        """Running means of g and g^2, corrected for their start at zero."""
+        """Running means of g and g^2; the corrections for their start at zero are in the scalars."""
         (beta1, beta2), t = self.betas, self.step_count + 1
+        root = math.sqrt(1.0 - beta2**t)
         mean = np.subtract(gradient, state[0], out=new_state[0])
         mean *= 1.0 - beta1
         mean += state[0]
@@ -260,8 +273,7 @@ class Adam(Optimizer):
         new *= 1.0 - beta2
         mean_square += new
         np.sqrt(mean_square, out=new)
-        new *= 1.0 / math.sqrt(1.0 - beta2**t)
-        new += self.eps
+        new += self.eps * root
         np.divide(mean, new, out=new)
-        new *= self.lr / (1.0 - beta1**t)
+        new *= self._lr * root / (1.0 - beta1**t)
         np.subtract(theta, new, out=new)

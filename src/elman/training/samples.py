@@ -115,8 +115,8 @@ class Samples:
             self._buffers[size] = (_batch_buffer(self.x, self.x_axis, size), _batch_buffer(self.y, self.y_axis, size))
         x, y = self._buffers[size]
         # mode="clip" writes straight into `out`; the default mode goes through a temporary
-        np.take(self.x, samples, axis=self.x_axis, out=x, mode="clip")
-        np.take(self.y, samples, axis=self.y_axis, out=y, mode="clip")
+        self.x.take(samples, self.x_axis, x, "clip")
+        self.y.take(samples, self.y_axis, y, "clip")
         return x, y
 
 
@@ -170,15 +170,18 @@ def _target_positions(
     y: Array, name: str, every: tuple[int, ...], last: tuple[int, ...] | None, n_channels: int, target_axes: int
 ) -> tuple[int, ...]:
     """Return which axes of time and batch the target has, ``every`` or ``last``, or refuse it."""
-    for positions in (every, last):
-        if positions is not None and y.ndim == len(positions) + target_axes and y.shape[: len(positions)] == positions:
-            return positions
     channels = (n_channels,) * target_axes
+    lacks_channels = target_axes == 1 and y.shape == every and (last is None or y.shape != (*last, *channels))
+    for positions in (every, last):
+        if positions is None or lacks_channels:
+            continue
+        if y.ndim == len(positions) + target_axes and y.shape[: len(positions)] == positions:
+            return positions
     allowed = f"{(*every, *channels)}"
     if last is not None:
         allowed += f" (a target at every step) or {(*last, *channels)} (at the last step only)"
     hint = ""
-    if target_axes == 1 and y.shape == every:
+    if lacks_channels:
         hint = f": add the axis of channels, {name}[..., None]"
     elif y.ndim == len(every) + target_axes and y.shape[: len(every)] == every[::-1]:
         hint = ": its axes of time and batch are swapped"
