@@ -431,6 +431,17 @@ def test_an_exploding_product_is_compared_before_it_overflows():
     assert v.verdict == "exploding"
 
 
+def test_no_scale_is_prescribed_when_loss_and_rate_have_different_signs():
+    """The first ten lags lose all, the others gain a little: W_hh must not be made smaller still."""
+    Q = ortho_group.rvs(5, size=50 * 4, random_state=1).reshape(50, 4, 5, 5)
+    factors = np.where(np.arange(50) >= 40, 0.3, 1.05)
+    d = diagnose(JacobianStack(factors[:, None, None, None] * Q), rng=0)
+    assert d.verdict == "vanishing"
+    assert d.rate == pytest.approx(math.log(1.05), abs=1e-12)
+    assert d.prescription is None
+    assert "different signs" in str(d)
+
+
 def test_lags_choose_what_is_compared():
     d = diagnose(PlainRNN.random(24), data(24), rng=0)
     v = d.verify(lags=[40, 1, 20])

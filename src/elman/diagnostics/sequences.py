@@ -239,10 +239,3 @@ def _label_axis(y: Array, x: Array, batch_axis: int) -> int:
         f"y must hold one label for each of the {n} sequences: shape ({n}, ...) for the last step, or "
         f"{(*x.shape[:2], '...')} for every step; got {y.shape}".replace("'", "")
     )
-
-
-def unit_starts(start: Array) -> Array:
-    """Start vectors (n, S) over their norms, zero vectors as they are: growth does not depend on the size."""
-    norm = np.linalg.norm(start, axis=-1, keepdims=True)
-    out: Array = start / np.where(norm > 0, norm, 1.0)
-    return out
