@@ -45,7 +45,7 @@ class Diagnosable(Protocol):
     def measure_gradient(self, x: Any, start: Array, h0: Any = None) -> Array:
         """Log norms (T + 1, n) by lag of the gradient that training would see, pulled back from ``start`` (n, S).
 
-        Computed by the kernels of training; entry 0 is ``log |start|``, -inf where the gradient is exactly zero, +inf or
+        Computed by the kernels of training; entry 0 is ``log |start|``, -inf where the gradient is exactly 0, +inf or
         NaN from where it overflows: an overflow is a result here, not an error. ``start`` may be float64 throughout.
         """
 
