@@ -609,6 +609,18 @@ def test_one_sequence_is_refused_in_its_own_shape():
         quiet(PlainElman(2, 5, 3), x[:, 0], y[:, 0, 0])
 
 
+def test_a_wrong_number_of_features_is_refused_by_the_model_in_the_shape_of_the_data():
+    class Checked(PlainElman):
+        def trace(self, x, state=None):
+            if x.shape[-1] != 2:
+                raise ShapeError(f"x must have 2 features, got {x.shape}")
+            return super().trace(x, state)
+
+    x, y = data()
+    with pytest.raises(ShapeError, match=r"got \(7, 10, 1\)"):
+        quiet(Checked(2, 5, 3), x[..., :1], y)
+
+
 def test_history_prints_and_converts():
     x, y = data()
     history = quiet(PlainElman(2, 5, 3), x, y, epochs=3, batch_size=4, validation=(x, y))

@@ -21,10 +21,10 @@ _SMALLEST_SUM = 1e-290
 
 
 def sum_of_squares(a: Array) -> float:
-    """Sum of the squares of all entries, accumulated in float64.
+    """Sum of the squares of all entries in float64; inf or NaN, without a warning, if they are or it overflows.
 
-    ``einsum`` and not BLAS: OpenBLAS splits long dot products over threads, so that the last bits would depend on
-    their number.
+    ``einsum`` makes no temporary. BLAS would be faster, but OpenBLAS splits long dot products over threads, so that the
+    last bits would depend on their number.
     """
     flat = a.reshape(-1)
     return float(np.einsum("i,i->", flat, flat, dtype=np.float64))

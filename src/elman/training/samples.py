@@ -79,8 +79,7 @@ class Samples:
         single = time is not None and x.ndim == 2
         batch = np.expand_dims(x, model.batch_axis) if single else x
 
-        # The number of channels is known to the model alone; an empty batch asks it and costs nothing.
-        n_channels = model.trace(np.take(batch, [], axis=model.batch_axis)).output.shape[-1]
+        n_channels = _output_channels(model, batch)
         every = x.shape[:-1]
         last = None if time is None else () if single else (batch.shape[model.batch_axis],)
         positions = _target_positions(y, f"{prefix}y", every, last, n_channels, getattr(loss, "target_axes", 1))
@@ -164,6 +163,15 @@ def _target_values(y: Array, name: str, dtype: np.dtype[Any]) -> Array:
     if y.dtype.kind in "iu":
         return y.astype(np.intp, copy=False)
     return real_array(y, name, dtype)
+
+
+def _output_channels(model: Model, x: Array) -> int:
+    """Number of output channels, which the model alone knows: an empty batch asks it and costs nothing."""
+    try:
+        return int(model.trace(np.take(x, [], axis=model.batch_axis)).output.shape[-1])
+    except ShapeError:
+        model.trace(x)  # refused alike, in words that show the shape of the data
+        raise
 
 
 def _target_positions(
