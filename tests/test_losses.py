@@ -9,7 +9,7 @@ import pytest
 
 from elman.errors import ArgumentError, DTypeError, ShapeError
 from elman.training import CrossEntropy, MeanSquaredError
-from elman.training.losses import get_loss
+from elman.layers.losses import get_loss
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "optimizer_reference.json").read_text())
 MSE, CROSS_ENTROPY = MeanSquaredError(), CrossEntropy()

@@ -73,6 +73,9 @@ def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
         If a number is not finite after the conversion.
     """
     given = np.asarray(value)
+    if given.dtype == dtype and given.flags.carray:
+        finite(given, name)
+        return given
     if given.dtype.kind != "f":
         cure = {
             "i": "if these are measurements, convert them: x.astype(float); if they are classes, encode them one-hot",
@@ -95,17 +98,15 @@ def finite(array: Array, name: str) -> None:
     ArgumentError
         With the index of the first number that is not finite.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        # one pass without a temporary: a sum is finite only if all its terms are
-        if np.isfinite(array.sum()):
-            return
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        at = tuple(int(i) for i in bad[0])
-        raise ArgumentError(
-            f"{name} must be finite, got {array[at]} at index {at} ({len(bad)} such numbers in all); "
-            f"fill or remove missing values first (numbers beyond the range of {array.dtype} count as infinite)"
-        )
+    good = np.isfinite(array)
+    if good.all():
+        return
+    bad = np.argwhere(~good)
+    at = tuple(int(i) for i in bad[0])
+    raise ArgumentError(
+        f"{name} must be finite, got {array[at]} at index {at} ({len(bad)} such numbers in all); "
+        f"fill or remove missing values first (numbers beyond the range of {array.dtype} count as infinite)"
+    )
 
 
 def sequences(x: ArrayLike, input_size: int, dtype: np.dtype[Any], batch_first: bool, name: str = "x") -> tuple[Array, bool]:

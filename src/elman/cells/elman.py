@@ -10,8 +10,8 @@ The slope is computed from the output, so that nothing but the states is kept.
 
 from __future__ import annotations
 
-from ..kernels.activations import FORMULAS, MAX_SLOPE, NONLINEARITIES, activate, slope
-from ..kernels.compile import inline, kernel
+from ..kernels.activations import FORMULAS, MAX_SLOPE, NONLINEARITIES, activate, scale_by_slope, slope
+from ..kernels.compile import inline, integer, kernel
 from ..kernels.tile import accumulate, product
 from ..kernels.vector import elementwise, lanes
 from .cell import Cell
@@ -23,14 +23,7 @@ def _delta(name):
     return elementwise(lambda m, h, g, _: (g, f(m, h, g)), 3, (1, 2), "squares")
 
 
-def _scale(name):
-    """(h, v): v *= phi'(h); the squares of the result are reduced."""
-    f = FORMULAS[name][1]
-    return elementwise(lambda m, h, v: (f(m, h, v),), 2, (1,), "squares")
-
-
 _delta_tanh, _delta_relu, _delta_sigmoid, _delta_identity = (_delta(name) for name in NONLINEARITIES)
-_scale_tanh, _scale_relu, _scale_sigmoid, _scale_identity = (_scale(name) for name in NONLINEARITIES)
 
 
 @inline
@@ -46,30 +39,18 @@ def _rows_delta(variant, h, hoff, g, goff, g_rs, d, doff, d_rs, rows, U, squares
         _delta_identity(h, hoff, 0, g, goff, g_rs, d, doff, d_rs, rows, U, squares, soff)
 
 
-@inline
-def _rows_scale(variant, h, hoff, v, voff, v_rs, rows, U, squares, soff):
-    """Tangents of ``rows`` vectors that share one row of states, after the product with W_hh."""
-    if variant == 0:
-        _scale_tanh(h, hoff, 0, v, voff, v_rs, rows, U, squares, soff)
-    elif variant == 1:
-        _scale_relu(h, hoff, 0, v, voff, v_rs, rows, U, squares, soff)
-    elif variant == 2:
-        _scale_sigmoid(h, hoff, 0, v, voff, v_rs, rows, U, squares, soff)
-    else:
-        _scale_identity(h, hoff, 0, v, voff, v_rs, rows, U, squares, soff)
-
-
 @kernel
 def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, D, H, B, slots, t0, t1, b0, b1):
     """Fill states of the window: bias + x W_ih^T, then + h W_hh^T in the same sum, then the nonlinearity in place."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
     N = b1 - b0
+    zero, one = integer(0), integer(1)
     for t in range(t0, t1):
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
-        product(N, U, D, bias, 0, 0, VL, X, (t * B + b0) * x_rs, x_rs, 1, P_ih, 0, D * VL, VL, states, new, s_rs)
-        product(N, U, H, states, new, s_rs, VL, states, now, s_rs, 1, P_hh, 0, H * VL, VL, states, new, s_rs)
+        product(N, U, D, bias, zero, zero, VL, X, (t * B + b0) * x_rs, x_rs, one, P_ih, zero, D * VL, VL, states, new, s_rs)
+        product(N, U, H, states, new, s_rs, VL, states, now, s_rs, one, P_hh, zero, H * VL, VL, states, new, s_rs)
         if activate(variant, states, new, s_rs, N, U) == 0:
             return t
         if out.size > 0:
@@ -89,6 +70,7 @@ def backward(
     """Sweep down the window; d_state (B * K rows, s_rs apart) goes from the gradient at t1 to that at t0."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
+    o, i = integer(0), integer(1)
     for t in range(t1 - 1, t0 - 1, -1):
         for b in range(b0, b1):
             g = b * K * s_rs
@@ -101,13 +83,14 @@ def backward(
             _rows_delta(variant, states, h, d_state, g, s_rs, delta, to, d_rs, K, U, squares, (t * B + b) * K)
         at = (keep * t * B + b0) * K * d_rs
         to = b0 * K * s_rs
-        product((b1 - b0) * K, U, H, zero, 0, 0, 0, delta, at, d_rs, 1, P_back, 0, H * VL, VL, d_state, to, s_rs)
+        product((b1 - b0) * K, U, H, zero, o, o, o, delta, at, d_rs, i, P_back, o, H * VL, VL, d_state, to, s_rs)
 
 
 @kernel
 def gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, r0, r1, v0, v1, dW, w_rs):
     """Add ``[1, x, h]^T delta`` to dW: row r of the states is what step t = r // B read."""
-    accumulate(one, 0, 1, delta, d_rs, r0, r1, v0, v1, dW, 0, w_rs)
+    o, i = integer(0), integer(1)
+    accumulate(one, o, i, delta, d_rs, r0, r1, v0, v1, dW, o, w_rs)
     accumulate(X, x_rs, D, delta, d_rs, r0, r1, v0, v1, dW, w_rs, w_rs)
     accumulate(states, s_rs, H, delta, d_rs, r0, r1, v0, v1, dW, (1 + D) * w_rs, w_rs)
 
@@ -117,14 +100,15 @@ def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, V, v_rs, squares, H,
     """Push tangents through the window: v <- phi'(a_t) * (W_hh v)."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
+    o, i = integer(0), integer(1)
     for t in range(t0, t1):
         now = (t % 2 * B + b0) * K * v_rs
         new = ((t + 1) % 2 * B + b0) * K * v_rs
-        product((b1 - b0) * K, U, H, zero, 0, 0, 0, V, now, v_rs, 1, P_hh, 0, H * VL, VL, V, new, v_rs)
+        product((b1 - b0) * K, U, H, zero, o, o, o, V, now, v_rs, i, P_hh, o, H * VL, VL, V, new, v_rs)
         for b in range(b0, b1):
             h = ((t + 1) * B + b) * s_rs
             v = ((t + 1) % 2 * B + b) * K * v_rs
-            _rows_scale(variant, states, h, V, v, v_rs, K, U, squares, ((t - t0) * B + b) * K)
+            scale_by_slope(variant, states, h, o, V, v, v_rs, K, U, squares, ((t - t0) * B + b) * K)
 
 
 @kernel

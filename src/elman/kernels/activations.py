@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .compile import inline, kernel
-from .vector import SINGLE, ArrayOps, elementwise, lanes, lanes_of
+from .vector import SINGLE, ArrayOps, elementwise, lanes_of
 
 NONLINEARITIES = ("tanh", "relu", "sigmoid", "identity")
 """Names in the order of the integer that kernels take as ``variant``."""
@@ -194,7 +194,13 @@ def _activation(name: str) -> Any:
     return elementwise(lambda m, x: (f(m, x),), 1, (0,))
 
 
+def _scaling(name: str) -> Any:
+    f = FORMULAS[name][1]
+    return elementwise(lambda m, y, v: (f(m, y, v),), 2, (1,), "squares")
+
+
 _tanh, _relu, _sigmoid, _identity = (_activation(name) for name in NONLINEARITIES)
+_scale_tanh, _scale_relu, _scale_sigmoid, _scale_identity = (_scaling(name) for name in NONLINEARITIES)
 
 
 @inline
@@ -215,6 +221,37 @@ def activate(variant, a, offset, row_stride, rows, vectors):
     if variant == 2:
         return _sigmoid(a, offset, row_stride, rows, vectors)
     return _identity(a, offset, row_stride, rows, vectors)
+
+
+@inline
+def scale_by_slope(variant, y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff):
+    """Multiply rows by the slope of a nonlinearity: ``v *= phi'``, from its output y.
+
+    Parameters
+    ----------
+    variant : int
+        Index into :data:`NONLINEARITIES`.
+    y : flat array
+        Read: outputs, rows ``y_rs`` apart (0 where all rows of v share one).
+    v : flat array
+        Read and written: ``rows`` rows of ``vectors`` whole vectors, ``v_rs`` apart.
+    squares : flat array of float64
+        Written: the sum of squares of each row of the result, from ``soff``.
+    """
+    if variant == 0:
+        _scale_tanh(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+    elif variant == 1:
+        _scale_relu(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+    elif variant == 2:
+        _scale_sigmoid(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+    else:
+        _scale_identity(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+
+
+@kernel
+def scale_rows(variant, y, v, row_stride, rows, vectors, squares):
+    """:func:`scale_by_slope` for whole flat arrays of one row stride, as a kernel of its own."""
+    scale_by_slope(variant, y, 0, row_stride, v, 0, row_stride, rows, vectors, squares, 0)
 
 
 @kernel
@@ -245,5 +282,3 @@ def evaluate(nonlinearity: str, x: Any) -> Any:
     activate_rows(NONLINEARITIES.index(nonlinearity), padded, padded.size, 1, vectors)
     return padded[: x.size].reshape(x.shape)
 
-
-__all__ = ["FORMULAS", "MAX_SLOPE", "NONLINEARITIES", "activate", "activate_rows", "evaluate", "lanes", "slope"]

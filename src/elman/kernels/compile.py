@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numba import config, njit
 
 PACKAGE = Path(__file__).parents[1]
@@ -62,3 +63,12 @@ def kernel(function: Callable[..., Any]) -> Any:
 def inline(function: Callable[..., Any]) -> Any:
     """A piece of a kernel, merged into each kernel that calls it."""
     return njit(error_model="numpy", forceinline=True)(function)
+
+
+def shared(function: Callable[..., Any]) -> Any:
+    """A piece compiled once for each dtype and called by many kernels: large code that would be costly to merge into each."""
+    return njit(error_model="numpy")(function)
+
+
+integer = np.intp
+"""A number of type intp in compiled code. A bare literal has a type of its own, for which numba compiles a callee again."""

@@ -18,7 +18,7 @@ from numba import config, types
 from numba.extending import intrinsic
 from numpy.lib.stride_tricks import as_strided
 
-from .compile import inline, kernel
+from .compile import inline, integer, kernel, shared
 from .host import HOST
 from .vector import Emitter, declare, lanes, lanes_of, pointers
 
@@ -177,14 +177,14 @@ ROWS = 256
 """Rows of delta added up before the next columns: what one pass over them reads stays in the second-level cache."""
 
 
-@kernel
-def pack(W, j_stride, k_stride, J, K, P, poff, p_vs):
+@inline
+def panels(W, woff, j_stride, k_stride, J, K, P, poff, p_vs):
     """Bring a matrix into panels.
 
     Parameters
     ----------
     W : flat array
-        Read: entry (j, k) at ``j * j_stride + k * k_stride``.
+        Read: entry (j, k) at ``woff + j * j_stride + k * k_stride``.
     J, K : int
         Columns of the product (along the lanes) and terms of its sums.
     P : flat array
@@ -195,11 +195,44 @@ def pack(W, j_stride, k_stride, J, K, P, poff, p_vs):
         n = min(VL, J - v * VL)
         for k in range(K):
             to = poff + v * p_vs + k * VL
-            at = v * VL * j_stride + k * k_stride
+            at = woff + v * VL * j_stride + k * k_stride
             for j in range(n):
                 P[to + j] = W[at + j * j_stride]
             for j in range(n, VL):
                 P[to + j] = 0
+
+
+@kernel
+def pack(W, gates, H, J, P):
+    """A weight matrix (gates * H, J) as panels ``[gate][vector of units][column]``: for ``x @ W^T``."""
+    VL = lanes(P)
+    Hp = (H + VL - 1) // VL * VL
+    for g in range(gates):
+        panels(W, g * H * J, J, integer(1), H, J, P, g * Hp * J, J * VL)
+
+
+@kernel
+def pack_back(W, gates, H, J, P):
+    """A weight matrix (gates * H, J) as panels ``[vector of columns][gate, unit]``: for ``delta @ W``, whose rows are padded."""
+    VL = lanes(P)
+    Hp = (H + VL - 1) // VL * VL
+    K = (gates - 1) * Hp + H
+    if gates > 1:
+        P[:] = 0
+    for g in range(gates):
+        panels(W, g * H * J, integer(1), J, J, H, P, g * Hp * VL, K * VL)
+
+
+@kernel
+def pack_bias(b_ih, b_hh, gates, H, bias):
+    """The sum of two biases (gates * H), each gate padded with zeros."""
+    VL = lanes(bias)
+    Hp = (H + VL - 1) // VL * VL
+    for g in range(gates):
+        for j in range(H):
+            bias[g * Hp + j] = b_ih[g * H + j] + b_hh[g * H + j]
+        for j in range(H, Hp):
+            bias[g * Hp + j] = 0
 
 
 @kernel
@@ -218,7 +251,8 @@ def affine(A, a_rs, P, K, V, bias, C, c_rs, n0, n1):
         Written: N rows of V vectors, ``c_rs`` apart.
     """
     VL = lanes(C)
-    product(n1 - n0, V, K, bias, 0, 0, VL, A, n0 * a_rs, a_rs, 1, P, 0, K * VL, VL, C, n0 * c_rs, c_rs)
+    o, i = integer(0), integer(1)
+    product(n1 - n0, V, K, bias, o, o, VL, A, n0 * a_rs, a_rs, i, P, o, K * VL, VL, C, n0 * c_rs, c_rs)
 
 
 @kernel
@@ -235,7 +269,8 @@ def accumulate(A, a_rs, M, delta, d_rs, r0, r1, v0, v1, C, coff, c_rs):
         Added to: M rows, ``c_rs`` apart, from ``coff``. Threads share the work by vectors, never by rows.
     """
     VL = lanes(C)
+    i = integer(1)
     for r in range(r0, r1, ROWS):
         n = min(ROWS, r1 - r)
         to = coff + v0 * VL
-        product(M, v1 - v0, n, C, to, c_rs, VL, A, r * a_rs, 1, a_rs, delta, r * d_rs + v0 * VL, VL, d_rs, C, to, c_rs)
+        product(M, v1 - v0, n, C, to, c_rs, VL, A, r * a_rs, i, a_rs, delta, r * d_rs + v0 * VL, VL, d_rs, C, to, c_rs)

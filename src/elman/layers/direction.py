@@ -78,6 +78,8 @@ class Direction:
         self.g_rs = tile.row_stride(len(cell.stored) * self.Hp, size)
         self.d_rs = tile.row_stride(len(cell.gates) * self.Hp, size)
         self.state_size = len(cell.states) * H
+        # a row of delta up to the last gate's last unit
+        self.delta_size = (len(cell.gates) - 1) * self.Hp + H
 
     def shapes(self, bias: bool) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters."""
@@ -99,38 +101,34 @@ class Direction:
         return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
 
     def pack(self, W: Array, name: str, buffers: Buffers) -> Array:
-        """Panels ``[gate][vector of units][column]`` of a weight matrix (G, J)."""
-        J, H, gates = W.shape[1], self.H, len(self.cell.gates)
+        """Panels of a weight matrix (G, J) for ``x @ W^T``."""
+        gates, J = len(self.cell.gates), W.shape[1]
         P = buffers.take(name, gates * self.Hp * J, self.dtype)
-        lanes = tile.lanes_of(self.dtype.itemsize)
-        for g in range(gates):
-            tile.pack(W.reshape(-1)[g * H * J :], J, 1, H, J, P, g * self.Hp * J, J * lanes)
+        tile.pack(W.reshape(-1), gates, self.H, J, P)
         return P
 
     def pack_back(self, W: Array, name: str, buffers: Buffers) -> Array:
-        """Panels ``[vector of columns][gate, unit]`` of a weight matrix (G, J), for ``delta @ W``."""
-        J, H, gates = W.shape[1], self.H, len(self.cell.gates)
-        lanes = tile.lanes_of(self.dtype.itemsize)
-        K = (gates - 1) * self.Hp + H
-        P = buffers.take(name, tile.padded(J, self.dtype.itemsize) * K, self.dtype)
-        P[:] = 0  # the terms between one gate's units and the next
-        for g in range(gates):
-            tile.pack(W.reshape(-1)[g * H * J :], 1, J, J, H, P, g * self.Hp * lanes, K * lanes)
+        """Panels of a weight matrix (G, J) for ``delta @ W``."""
+        gates, J = len(self.cell.gates), W.shape[1]
+        P = buffers.take(name, tile.padded(J, self.dtype.itemsize) * self.delta_size, self.dtype)
+        tile.pack_back(W.reshape(-1), gates, self.H, J, P)
         return P
 
     def pack_bias(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """``b_ih + b_hh``, each gate padded; zeros without bias."""
         bias = buffers.take("bias", len(self.cell.gates) * self.Hp, self.dtype)
-        bias[:] = 0
-        if "bias_ih" + self.suffix in params:
-            total = params["bias_ih" + self.suffix] + params["bias_hh" + self.suffix]
-            bias.reshape(-1, self.Hp)[:, : self.H] = total.reshape(-1, self.H)
+        b_ih = params.get("bias_ih" + self.suffix)
+        if b_ih is None:
+            bias[:] = 0
+        else:
+            tile.pack_bias(b_ih, params["bias_hh" + self.suffix], len(self.cell.gates), self.H, bias)
         return bias
 
-    def place_state(self, rows: Array, state: Array) -> None:
-        """Write states (B, n_states, H) to padded flat rows."""
+    def place_state(self, rows: Array, state: Array | None) -> None:
+        """Write states (B, n_states, H), or zeros, to padded flat rows."""
         rows[:] = 0
-        self.state_view(rows, len(state))[...] = state
+        if state is not None:
+            self.state_view(rows, len(state))[...] = state
 
     def state_view(self, rows: Array, n: int) -> Array:
         """``n`` padded state rows as an array (n, n_states, H): a view."""
@@ -138,9 +136,10 @@ class Direction:
         return whole.reshape(n, len(self.cell.states), self.Hp)[:, :, : self.H]
 
     def forward(
-        self, params: Mapping[str, Array], x: Array, x_rs: int, T: int, state: Array, keep: bool, out: Array, buffers: Buffers
-    ) -> Record:
-        """Run the cell from ``state`` (B, n_states, H).
+        self, params: Mapping[str, Array], x: Array, x_rs: int, T: int, B: int, state: Array | None, keep: bool, out: Array,
+        buffers: Buffers,
+    ) -> Record:  # fmt: skip
+        """Run the cell from ``state`` (B, n_states, H), or from zeros.
 
         With ``keep`` all states and gates stay in ``buffers``; else only the last, and ``out`` (T * B * H, flat) receives
         the outputs.
@@ -150,7 +149,6 @@ class Direction:
         NonFiniteError
             Naming the first step and sample.
         """
-        B = len(state)
         slots = T + 1 if keep else 2
         states = buffers.take("states" + self.suffix, slots * B * self.s_rs, self.dtype)
         gates = buffers.take("gates" + self.suffix, (T if keep else 1) * B * self.g_rs, self.dtype)
@@ -198,7 +196,7 @@ class Direction:
         return self.state_view(record.states[at:], record.B).copy()
 
     def backward(
-        self, params: Mapping[str, Array], record: Record, d_output: Array, y_rs: int, d_state: Array, buffers: Buffers
+        self, params: Mapping[str, Array], record: Record, d_output: Array, y_rs: int, d_state: Array | None, buffers: Buffers
     ) -> tuple[Array, Array, Array]:
         """Sweep back through the whole record.
 
@@ -206,8 +204,8 @@ class Direction:
         ----------
         d_output : ndarray, flat
             Rows t * B + b, ``y_rs`` apart, or empty.
-        d_state : ndarray, shape (B, n_states, H)
-            Gradient of the final state.
+        d_state : ndarray, shape (B, n_states, H), or None
+            Gradient of the final state; None for zero.
 
         Returns
         -------
@@ -285,9 +283,8 @@ class Direction:
         dX = np.empty(T * B * Dp, self.dtype)
         if dX.size:
             P = self.pack_back(params["weight_ih" + self.suffix], "P_back", scratch())
-            K = (len(self.cell.gates) - 1) * self.Hp + self.H
             vectors = Dp // tile.lanes_of(self.dtype.itemsize)
             zeros = np.zeros(Dp, self.dtype)
             ranges = parallel.slabs(T * B, ROWS, self._flops(T * B, D))
-            parallel.run(lambda n0, n1: tile.affine(delta, self.d_rs, P, K, vectors, zeros, dX, Dp, n0, n1), ranges)
+            parallel.run(lambda n0, n1: tile.affine(delta, self.d_rs, P, self.delta_size, vectors, zeros, dX, Dp, n0, n1), ranges)
         return np.ascontiguousarray(dX.reshape(T, B, Dp)[:, :, :D])

@@ -12,7 +12,7 @@ from ..cells import Cell
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..validation import matching, real_dtype, sequences, size
 from . import initializers
-from .buffers import Buffers, Fresh
+from .buffers import Buffers, Fresh, scratch
 from .direction import Direction
 from .initializers import Initializer
 from .linearize import LayerLinearization
@@ -46,6 +46,7 @@ class Recurrent(Parameterised):
         self.bias, self.batch_first = bool(bias), bool(batch_first)
         self.direction = Direction(cell, variant, self.input_size, self.hidden_size, real_dtype(dtype), "_l0")
         self.parameters = Parameters(self.direction.shapes(self.bias), real_dtype(dtype))
+        self._nothing = np.empty(0, self.dtype)
         self._initialize(weight_ih, weight_hh, bias_init, np.random.default_rng(rng))
 
     def _initialize(
@@ -113,7 +114,7 @@ class Recurrent(Parameterised):
         T, B, H = x.shape[0], x.shape[1], self.hidden_size
         out = np.empty(T * B * H, self.dtype)
         record = self.direction.forward(
-            self.params, x.reshape(-1), self.input_size, T, state, False, out, FRESH
+            self.params, x.reshape(-1), self.input_size, T, B, state, False, out, scratch()
         )
         return self._outward(out.reshape(T, B, H), batched), self._state_out(self.direction.last_state(record), batched)
 
@@ -139,11 +140,11 @@ class Recurrent(Parameterised):
         x, state, batched = self._accept(x, h0)
         return self._trace(x, state, batched, buffers)
 
-    def _trace(self, x: Array, state: Array, batched: bool, buffers: Buffers) -> Trace:
+    def _trace(self, x: Array, state: Array | None, batched: bool, buffers: Buffers) -> Trace:
         """:meth:`trace` of checked arguments."""
         T, B = x.shape[:2]
         d = self.direction
-        record = d.forward(self.params, x.reshape(-1), self.input_size, T, state, True, np.empty(0, self.dtype), buffers)
+        record = d.forward(self.params, x.reshape(-1), self.input_size, T, B, state, True, self._nothing, buffers)
         rows = d.state_view(record.states, (T + 1) * B).reshape(T + 1, B, len(d.cell.states), self.hidden_size)
         rows.flags.writeable = False
         states = {name + d.suffix: rows[:, :, i] for i, name in enumerate(d.cell.states)}
@@ -178,18 +179,19 @@ class Recurrent(Parameterised):
             If the gradient overflows on its way back.
         """
         if d_output is None:
-            rows = np.empty(0, self.dtype)
+            rows = self._nothing
         else:
             shape = trace.output.shape
             d_output = matching(d_output, "d_output", shape, "that of trace.output", self.dtype)
             rows = np.ascontiguousarray(self._inward(d_output, trace.batched)).reshape(-1)
-        state = np.zeros(trace.hn.shape, self.dtype) if d_hn is None else matching(
-            d_hn, "d_hn", trace.hn.shape, "that of trace.hn", self.dtype
-        )  # fmt: skip
-        return self._backward(trace, rows, self.hidden_size, self._state_in(state, trace.batched), need_x, FRESH)
+        d_state = None
+        if d_hn is not None:
+            d_hn = matching(d_hn, "d_hn", trace.hn.shape, "that of trace.hn", self.dtype)
+            d_state = self._state_in(d_hn, trace.batched)
+        return self._backward(trace, rows, self.hidden_size, d_state, need_x, FRESH)
 
     def _backward(
-        self, trace: Trace, rows: Array, y_rs: int, d_state: Array, need_x: bool, buffers: Buffers, theta: Array | None = None
+        self, trace: Trace, rows: Array, y_rs: int, d_state: Array | None, need_x: bool, buffers: Buffers, theta: Array | None = None
     ) -> Gradients:
         """:meth:`backward` for padded rows of d_output, writing the parameters' gradient to ``theta``."""
         d, (record,) = self.direction, trace.records
@@ -246,7 +248,8 @@ class Recurrent(Parameterised):
         Returns
         -------
         ndarray, shape (T + 1, B)
-            Natural logarithm of ``|dL/ds_{T-k}|`` for lags k = 0 .. T; -inf where it is exactly 0.
+            Natural logarithm of ``|dL/ds_{T-k}|`` for lags k = 0 .. T; -inf where it is exactly 0, inf or NaN from where
+            it overflows: here an overflow is a result, not an error.
 
         Raises
         ------
@@ -257,10 +260,10 @@ class Recurrent(Parameterised):
         B = trace.records[0].B
         start = matching(start, "start", (B, self.direction.state_size), "(B, S)", self.dtype)
         d_state = start.reshape(B, -1, self.hidden_size)
-        grads = self._backward(trace, np.empty(0, self.dtype), 0, d_state, False, FRESH)
-        last = np.linalg.norm(self._state_in(grads.h0, trace.batched).reshape(1, B, -1).astype(np.float64), axis=2)
-        with np.errstate(divide="ignore"):
-            return np.log(np.concatenate([grads.state_norms[0, ::-1], last]))
+        _, d_initial, norms = self.direction.backward(self.params, trace.records[0], self._nothing, 0, d_state, FRESH)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            last = np.linalg.norm(d_initial.reshape(1, B, -1).astype(np.float64), axis=2)
+            return np.log(np.concatenate([norms[::-1], last]))
 
     def loss_start(self, x: ArrayLike, y: ArrayLike | None = None, **options: Any) -> None:
         """A layer without a readout has no loss: None. See :meth:`elman.Network.loss_start`."""
@@ -281,20 +284,17 @@ class Recurrent(Parameterised):
             ``y = stepper(x_t)``; see there.
         """
         B = size(batch_size, "batch_size")
-        return Stepper(self.direction, self.params, self._initial(h0, B, True))
+        return Stepper(self.direction, self.params, B, self._initial(h0, B, True))
 
-    def _accept(self, x: ArrayLike, h0: ArrayLike | None) -> tuple[Array, Array, bool]:
-        """Checked x (T, B, D), initial state (B, n_states, H), and whether there was a batch axis."""
-        x, batched = self._accept_x(x)
+    def _accept(self, x: ArrayLike, h0: ArrayLike | None) -> tuple[Array, Array | None, bool]:
+        """Checked x (T, B, D), initial state (B, n_states, H) or None for zero, and whether there was a batch axis."""
+        x, batched = sequences(x, self.input_size, self.dtype, self.batch_first)
         return x, self._initial(h0, x.shape[1], batched), batched
 
-    def _accept_x(self, x: ArrayLike) -> tuple[Array, bool]:
-        return sequences(x, self.input_size, self.dtype, self.batch_first)
-
-    def _initial(self, h0: ArrayLike | None, B: int, batched: bool) -> Array:
-        H = self.hidden_size
+    def _initial(self, h0: ArrayLike | None, B: int, batched: bool) -> Array | None:
         if h0 is None:
-            return np.zeros((B, len(self.direction.cell.states), H), self.dtype)
+            return None
+        H = self.hidden_size
         shape, axes = ((1, B, H), "(num_layers * num_directions, B, H)") if batched else ((1, H), "(num_layers, H)")
         if np.shape(h0) == (B, 1, H) and batched and shape != (B, 1, H):
             raise ShapeError(f"h0 must have shape {axes} = {shape} also with batch_first, got {np.shape(h0)}")

@@ -27,13 +27,13 @@ class Stepper:
         The present state, a copy.
     """
 
-    def __init__(self, direction: Direction, params: Mapping[str, Array], state: Array) -> None:
+    def __init__(self, direction: Direction, params: Mapping[str, Array], B: int, state: Array | None) -> None:
         own = Fresh()
-        self._direction, self._B, d = direction, len(state), direction
+        self._direction, self._B, d = direction, B, direction
         weights = [params[f"weight_{k}{d.suffix}"] for k in ("ih", "hh")]
         self._panels = [d.pack(W, name, own) for W, name in zip(weights, ("P_ih", "P_hh"), strict=True)]
-        self._bias = d.pack_bias(params, own).copy()
-        B, dtype = self._B, d.dtype
+        self._bias = d.pack_bias(params, own)
+        dtype = d.dtype
         # two slots of everything: what a step returns stays untouched while the next one is computed
         self._x = np.zeros((2, B, d.D), dtype)
         self._out = np.zeros((2, B, d.H), dtype)

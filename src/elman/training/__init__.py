@@ -4,7 +4,7 @@ from .callbacks import Callback, Update
 from .clipping import clip_by_global_norm, global_norm
 from .fit import fit
 from .history import History
-from .losses import CrossEntropy, Loss, MeanSquaredError
+from ..layers.losses import CrossEntropy, Loss, MeanSquaredError
 from .model import Gradients, Model, Trace
 from .optimizers import SGD, Adam, Optimizer
 

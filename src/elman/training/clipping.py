@@ -13,21 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, NonFiniteError
+from ..layers.losses import sum_of_squares
 
 Array = NDArray[Any]
 
 # Below this sum, squares of single entries may have underflowed: 2**-53 of it is still a normal float64.
 _SMALLEST_SUM = 1e-290
-
-
-def sum_of_squares(a: Array) -> float:
-    """Sum of the squares of all entries in float64; inf or NaN, without a warning, if they are or it overflows.
-
-    ``einsum`` makes no temporary. BLAS would be faster, but OpenBLAS splits long dot products over threads, so that the
-    last bits would depend on their number.
-    """
-    flat = a.reshape(-1)
-    return float(np.einsum("i,i->", flat, flat, dtype=np.float64))
 
 
 def global_norm(gradient: Array) -> float:

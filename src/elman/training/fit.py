@@ -12,7 +12,7 @@ from ..validation import size
 from .callbacks import Callback
 from .history import History
 from .loop import Training
-from .losses import Loss, get_loss
+from ..layers.losses import Loss, get_loss
 from .model import Model, check_model
 from .optimizers import Adam, Optimizer
 from .samples import Samples

@@ -14,7 +14,7 @@ from .callbacks import Callback, Update
 from .clipping import global_norm
 from .history import History
 from .interrupt import DeferredInterrupt
-from .losses import Loss
+from ..layers.losses import Loss
 from .model import Gradients, Model, Trace, parameter_at
 from .optimizers import Optimizer
 from .samples import Samples, Window

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
-from .clipping import sum_of_squares
+from ..layers.losses import sum_of_squares
 
 Array = NDArray[Any]
 

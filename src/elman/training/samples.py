@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..validation import real_array
-from .losses import Loss
+from ..layers.losses import Loss
 from .model import Model
 
 Array = NDArray[Any]

@@ -14,9 +14,18 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..validation import choice
-from .clipping import sum_of_squares
 
 Array = NDArray[Any]
+
+
+def sum_of_squares(a: Array) -> float:
+    """Sum of the squares of all entries in float64; inf or NaN, without a warning, if they are or it overflows.
+
+    ``einsum`` makes no temporary. BLAS would be faster, but OpenBLAS splits long dot products over threads, so that the
+    last bits would depend on their number.
+    """
+    flat = a.reshape(-1)
+    return float(np.einsum("i,i->", flat, flat, dtype=np.float64))
 
 
 class Loss(Protocol):

@@ -1,0 +1,63 @@
+"""Recurrent networks for science on a CPU, and what their gradients do.
+
+Build
+    :class:`RNN`, :class:`Readout`, :class:`MLP`, :class:`Network`, :mod:`elman.initializers`
+Train
+    :func:`fit`, :class:`Adam`, :class:`SGD`, :func:`clip_by_global_norm`, :mod:`elman.training`
+Diagnose
+    :func:`diagnose`, :func:`gradient_flow`, :func:`lyapunov_spectrum`, :func:`spectrum`; :class:`Linearization` and
+    :class:`JacobianStack` bring in networks from elsewhere
+Data and exchange
+    :mod:`elman.datasets`, :mod:`elman.interop.textbook`
+Extend
+    :mod:`elman.cells.cell` is the contract of a cell, :mod:`elman.testing` proves one
+Settings
+    :func:`set_num_threads`, :func:`get_num_threads`
+"""
+
+from . import datasets, errors
+from ._version import __version__
+from .diagnostics import (
+    Diagnosis,
+    GradientFlow,
+    LyapunovSpectrum,
+    Spectrum,
+    Verification,
+    diagnose,
+    gradient_flow,
+    lyapunov_spectrum,
+    spectrum,
+)
+from .kernels.parallel import get_num_threads, set_num_threads
+from .layers import MLP, RNN, Network, Readout, initializers
+from .linearization import JacobianStack, Linearization
+from .training import SGD, Adam, History, clip_by_global_norm, fit
+
+__all__ = [
+    "MLP",
+    "RNN",
+    "SGD",
+    "Adam",
+    "Diagnosis",
+    "GradientFlow",
+    "History",
+    "JacobianStack",
+    "Linearization",
+    "LyapunovSpectrum",
+    "Network",
+    "Readout",
+    "Spectrum",
+    "Verification",
+    "__version__",
+    "clip_by_global_norm",
+    "datasets",
+    "diagnose",
+    "errors",
+    "fit",
+    "get_num_threads",
+    "gradient_flow",
+    "initializers",
+    "lyapunov_spectrum",
+    "set_num_threads",
+    "spectrum",
+]

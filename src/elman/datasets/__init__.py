@@ -1,0 +1,5 @@
+"""Small real data that comes with the package, and cutting a series into windows."""
+
+from .series import sunspots, windows
+
+__all__ = ["sunspots", "windows"]

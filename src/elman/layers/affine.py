@@ -1,0 +1,97 @@
+"""Rows times a weight matrix, forwards and back: what layers without recurrence are made of."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import parallel, tile
+from .buffers import Buffers, scratch
+
+Array = NDArray[Any]
+ROWS = 4
+
+
+class Rows(NamedTuple):
+    """``n`` rows of numbers in a flat array, ``stride`` apart; beyond the numbers of a row there are zeros or other rows."""
+
+    flat: Array
+    stride: int
+    n: int
+
+    def view(self, size: int) -> Array:
+        """The first ``size`` numbers of each row, as an array (n, size): a view."""
+        step = self.flat.itemsize
+        shape, strides = (self.n, size), (self.stride * step, step)
+        return np.lib.stride_tricks.as_strided(self.flat, shape, strides)
+
+
+class Affine:
+    """``y = W a + b`` on rows, with W (Q, K) in PyTorch's layout.
+
+    Parameters
+    ----------
+    K, Q : int
+        Sizes of input and output.
+    dtype : numpy.dtype
+        float32 or float64.
+    """
+
+    def __init__(self, K: int, Q: int, dtype: np.dtype[Any]) -> None:
+        self.K, self.Q, self.dtype = K, Q, dtype
+        self.Qp = tile.padded(Q, dtype.itemsize)
+        self.stride = tile.row_stride(Q, dtype.itemsize)
+        self.vectors = self.Qp // tile.lanes_of(dtype.itemsize)
+
+    def forward(self, W: Array, b: Array | None, a: Rows, name: str, buffers: Buffers) -> Rows:
+        """``a @ W^T + b`` as padded rows called ``name``."""
+        bias = scratch().take("affine_bias", self.Qp, self.dtype)
+        bias[:] = 0
+        if b is not None:
+            bias[: self.Q] = b
+        P = scratch().take("affine", self.Qp * self.K, self.dtype)
+        tile.pack(W.reshape(-1), 1, self.Q, self.K, P)
+        return self._product(a, P, self.K, self.vectors, bias, Rows(buffers.take(name, a.n * self.stride, self.dtype), self.stride, a.n))
+
+    def place(self, d: Array, name: str, buffers: Buffers) -> Rows:
+        """Gradients (n, Q) as padded rows called ``name``."""
+        rows = Rows(buffers.take(name, len(d) * self.stride, self.dtype), self.stride, len(d))
+        rows.flat[:] = 0
+        rows.view(self.Q)[...] = d
+        return rows
+
+    def gradients(self, a: Rows, delta: Rows, d_W: Array, d_b: Array | None) -> None:
+        """Write ``delta^T a`` to d_W (Q, K) and the sum of delta to d_b (Q,)."""
+        out = scratch().take("affine_dW", (1 + self.K) * self.stride, self.dtype)
+        out[:] = 0
+
+        def work(v0: int, v1: int) -> None:
+            tile.accumulate(one, 0, 1, delta.flat, delta.stride, 0, a.n, v0, v1, out, 0, self.stride)
+            tile.accumulate(a.flat, a.stride, self.K, delta.flat, delta.stride, 0, a.n, v0, v1, out, self.stride, self.stride)
+
+        one = np.ones(1, self.dtype)
+        parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, 2.0 * a.n * self.K * self.Q))
+        rows = out.reshape(1 + self.K, self.stride)[:, : self.Q]
+        d_W[...] = rows[1:].T
+        if d_b is not None:
+            d_b[...] = rows[0]
+
+    def input_gradient(self, W: Array, delta: Rows, name: str, buffers: Buffers) -> Rows:
+        """``delta @ W`` as padded rows called ``name``."""
+        size = self.dtype.itemsize
+        Kp, stride = tile.padded(self.K, size), tile.row_stride(self.K, size)
+        P = scratch().take("affine", Kp * self.Q, self.dtype)
+        tile.pack_back(W.reshape(-1), 1, self.Q, self.K, P)
+        zeros = scratch().take("affine_bias", Kp, self.dtype)
+        zeros[:] = 0
+        to = Rows(buffers.take(name, delta.n * stride, self.dtype), stride, delta.n)
+        return self._product(delta, P, self.Q, Kp // tile.lanes_of(size), zeros, to)
+
+    def _product(self, a: Rows, P: Array, K: int, vectors: int, bias: Array, to: Rows) -> Rows:
+        def work(n0: int, n1: int) -> None:
+            tile.affine(a.flat, a.stride, P, K, vectors, bias, to.flat, to.stride, n0, n1)
+
+        parallel.run(work, parallel.slabs(a.n, ROWS, 2.0 * a.n * K * vectors * tile.lanes_of(self.dtype.itemsize)))
+        return to

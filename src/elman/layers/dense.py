@@ -1,0 +1,265 @@
+"""Layers without recurrence: the linear readout, and the perceptron with one hidden layer that the recurrence grows out of."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ..errors import ShapeError
+from ..kernels.activations import NONLINEARITIES, activate_rows, scale_rows
+from ..validation import choice, matching, real_array, real_dtype, size
+from .affine import Affine, Rows
+from .buffers import Buffers, Fresh, scratch
+from .initializers import Initializer, by_name
+from .parameters import Parameterised, Parameters
+
+Array = NDArray[Any]
+FRESH = Fresh()
+
+
+@dataclass(frozen=True)
+class DenseTrace:
+    """A forward pass of a dense layer.
+
+    Attributes
+    ----------
+    output : ndarray, shape (..., output_size)
+    hidden : ndarray, shape (..., hidden_size), or None
+        Activations of the hidden layer, if there is one.
+    hn : None
+        Such a layer has no state.
+    """
+
+    output: Array
+    hidden: Array | None
+    rows: tuple[Rows, ...]
+    hn: None = None
+
+
+@dataclass(frozen=True)
+class DenseGradients:
+    """Gradients of a dense layer.
+
+    Attributes
+    ----------
+    params : mapping of str to ndarray
+        By parameter name: views into ``theta``.
+    theta : ndarray
+        As one vector, aligned with the layer's ``theta``.
+    x : ndarray
+        With respect to the input, shaped as it.
+    """
+
+    params: Mapping[str, Array]
+    theta: Array
+    x: Array
+
+
+class Dense(Parameterised):
+    """Common to layers that treat every row of their input alike.
+
+    Attributes
+    ----------
+    batch_axis : int
+        -2: the axis before the features counts samples.
+    time_axis : None
+        There is none.
+    """
+
+    batch_axis = -2
+    time_axis = None
+    input_size: int
+    output_size: int
+
+    @abstractmethod
+    def rows_forward(self, a: Rows, buffers: Buffers) -> tuple[Rows, ...]:
+        """All rows from the input on; the last are the output."""
+
+    @abstractmethod
+    def rows_backward(self, rows: tuple[Rows, ...], d: Array, theta: Array, buffers: Buffers) -> Rows:
+        """Write the parameters' gradient to ``theta``; return that of the input. ``d`` is (n, Q)."""
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Apply the layer to the last axis.
+
+        Parameters
+        ----------
+        x : array_like, shape (..., input_size)
+
+        Returns
+        -------
+        ndarray, shape (..., output_size)
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            If x does not fit.
+        """
+        return self.trace(x).output
+
+    def trace(self, x: ArrayLike, state: None = None, *, buffers: Buffers = FRESH) -> DenseTrace:
+        """Apply the layer and keep what :meth:`backward` needs; arguments and errors as for calling it."""
+        given = np.asarray(x)
+        if given.ndim == 0 or given.shape[-1] != self.input_size:
+            raise ShapeError(f"x must have input_size = {self.input_size} numbers in its last axis, got shape {given.shape}")
+        a = real_array(given, "x", self.dtype)
+        lead = a.shape[:-1]
+        n = int(np.prod(lead))
+        rows = self.rows_forward(Rows(a.reshape(-1), self.input_size, n), buffers)
+        output = np.ascontiguousarray(rows[-1].view(self.output_size)).reshape(*lead, self.output_size)
+        hidden = rows[1].view(self.hidden_size).reshape(*lead, -1) if len(rows) > 2 else None
+        return DenseTrace(output, hidden, rows)
+
+    hidden_size: int
+
+    def backward(self, trace: DenseTrace, d_output: ArrayLike) -> DenseGradients:
+        """Gradients from ``d_output``, shaped as ``trace.output``.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            If d_output does not fit.
+        """
+        d = matching(d_output, "d_output", trace.output.shape, "that of trace.output", self.dtype)
+        theta = np.empty(self.parameters.size, self.dtype)
+        d_x = self.rows_backward(trace.rows, d.reshape(trace.rows[0].n, self.output_size), theta, FRESH)
+        x = np.ascontiguousarray(d_x.view(self.input_size)).reshape(*d.shape[:-1], self.input_size)
+        return DenseGradients(self.parameters.view(theta), theta, x)
+
+
+class Readout(Dense):
+    """A linear readout: ``y = W h + b``.
+
+    Parameters
+    ----------
+    hidden_size, output_size : int
+        Sizes of what it reads and gives.
+    bias : bool, default True
+        Whether there is a ``bias``.
+    dtype : {"float64", "float32"}
+        Type of parameters and results.
+    weight_init : str or callable, default "glorot"
+        See :mod:`elman.initializers`.
+    rng : None, int or numpy.random.Generator
+        Source of the initial weights.
+
+    Attributes
+    ----------
+    params : mapping
+        ``weight`` (output_size, hidden_size), ``bias`` (output_size,): live views.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        output_size: int,
+        *,
+        bias: bool = True,
+        dtype: DTypeLike = "float64",
+        weight_init: str | Initializer = "glorot",
+        rng: Any = None,
+    ) -> None:
+        self.input_size = self.hidden_size = size(hidden_size, "hidden_size")
+        self.output_size = size(output_size, "output_size")
+        self._affine = Affine(self.input_size, self.output_size, real_dtype(dtype))
+        shapes: dict[str, tuple[int, ...]] = {"weight": (self.output_size, self.input_size)}
+        self.parameters = Parameters(shapes | ({"bias": (self.output_size,)} if bias else {}), real_dtype(dtype))
+        weight = self.parameters["weight"]
+        weight[...] = by_name(weight_init, "weight_init")(weight.shape, np.random.default_rng(rng))
+
+    def rows_forward(self, a: Rows, buffers: Buffers) -> tuple[Rows, ...]:
+        """Rows of input and output."""
+        return a, self._affine.forward(self.params["weight"], self.params.get("bias"), a, "readout", buffers)
+
+    def rows_backward(self, rows: tuple[Rows, ...], d: Array, theta: Array, buffers: Buffers) -> Rows:
+        """Gradient of the input; see :class:`Dense`."""
+        views = self.parameters.view(theta)
+        delta = self._affine.place(d, "d_readout", buffers)
+        self._affine.gradients(rows[0], delta, views["weight"], views.get("bias"))
+        return self._affine.input_gradient(self.params["weight"], delta, "d_readout_input", buffers)
+
+    def __repr__(self) -> str:
+        return f"Readout({self.input_size}, {self.output_size}, dtype={self.dtype.name!r})"
+
+
+class MLP(Dense):
+    r"""A perceptron with one hidden layer: :math:`h = \phi(W_{ih} x + b_{ih})`, :math:`y = W_{ho} h + b_{ho}`.
+
+    An Elman network with ``W_hh = 0`` is this, step by step. It may stand alone or as the nonlinear readout of a network.
+
+    Parameters
+    ----------
+    input_size, hidden_size, output_size : int
+        Sizes.
+    nonlinearity : {"tanh", "relu", "sigmoid", "identity"}
+        The function :math:`\phi`.
+    dtype : {"float64", "float32"}
+        Type of parameters and results.
+    rng : None, int or numpy.random.Generator
+        Source of the initial weights (Glorot uniform; biases zero).
+
+    Attributes
+    ----------
+    params : mapping
+        ``weight_ih`` (hidden, input), ``bias_ih`` (hidden,), ``weight_ho`` (output, hidden), ``bias_ho`` (output,): live.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        output_size: int,
+        nonlinearity: str = "tanh",
+        *,
+        dtype: DTypeLike = "float64",
+        rng: Any = None,
+    ) -> None:
+        self.input_size = size(input_size, "input_size", least=0)
+        self.hidden_size = size(hidden_size, "hidden_size")
+        self.output_size = size(output_size, "output_size")
+        self.nonlinearity = choice(nonlinearity, "nonlinearity", NONLINEARITIES)
+        self._code = NONLINEARITIES.index(nonlinearity)
+        kind = real_dtype(dtype)
+        self._hidden = Affine(self.input_size, self.hidden_size, kind)
+        self._output = Affine(self.hidden_size, self.output_size, kind)
+        self.parameters = Parameters(
+            {
+                "weight_ih": (self.hidden_size, self.input_size),
+                "bias_ih": (self.hidden_size,),
+                "weight_ho": (self.output_size, self.hidden_size),
+                "bias_ho": (self.output_size,),
+            },
+            kind,
+        )
+        rng = np.random.default_rng(rng)
+        for name in ("weight_ih", "weight_ho"):
+            self.parameters[name][...] = by_name("glorot", name)(self.parameters[name].shape, rng)
+
+    def rows_forward(self, a: Rows, buffers: Buffers) -> tuple[Rows, ...]:
+        """Rows of input, hidden layer and output."""
+        p = self.params
+        h = self._hidden.forward(p["weight_ih"], p["bias_ih"], a, "mlp_hidden", buffers)
+        if h.n:
+            activate_rows(self._code, h.flat, h.stride, h.n, self._hidden.vectors)
+        return a, h, self._output.forward(p["weight_ho"], p["bias_ho"], h, "mlp_output", buffers)
+
+    def rows_backward(self, rows: tuple[Rows, ...], d: Array, theta: Array, buffers: Buffers) -> Rows:
+        """Gradient of the input; see :class:`Dense`."""
+        a, h, _ = rows
+        p, views = self.params, self.parameters.view(theta)
+        delta = self._output.place(d, "d_mlp_output", buffers)
+        self._output.gradients(h, delta, views["weight_ho"], views["bias_ho"])
+        d_h = self._output.input_gradient(p["weight_ho"], delta, "d_mlp_hidden", buffers)
+        if h.n:
+            squares = scratch().take("mlp_squares", h.n, np.dtype(np.float64))
+            scale_rows(self._code, h.flat, d_h.flat, h.stride, h.n, self._hidden.vectors, squares)
+        self._hidden.gradients(a, d_h, views["weight_ih"], views["bias_ih"])
+        return self._hidden.input_gradient(p["weight_ih"], d_h, "d_mlp_input", buffers)
+
+    def __repr__(self) -> str:
+        return f"MLP({self.input_size}, {self.hidden_size}, {self.output_size}, {self.nonlinearity!r}, dtype={self.dtype.name!r})"

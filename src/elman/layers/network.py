@@ -1,0 +1,256 @@
+"""A recurrent layer and a readout on its output: what is trained and diagnosed as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ArgumentError, ShapeError
+from ..validation import matching
+from .affine import Rows
+from .buffers import Buffers, Fresh
+from .dense import Dense
+from .linearize import LayerLinearization
+from .losses import Loss, get_loss
+from .parameters import Parameterised, Parameters
+from .recurrent import Recurrent
+from .trace import Gradients, Trace
+
+Array = NDArray[Any]
+FRESH = Fresh()
+
+
+@dataclass(frozen=True)
+class NetworkTrace:
+    """A forward pass of a network.
+
+    Attributes
+    ----------
+    output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q)
+        The readout after each step.
+    hn : ndarray, shape (1, B, H), or (1, H)
+        The final state of the layer.
+    layer : Trace
+        The layer's own forward pass.
+    """
+
+    output: Array
+    hn: Array
+    layer: Trace
+    rows: tuple[Rows, ...]
+
+
+class Network(Parameterised):
+    """A recurrent layer whose output goes through a readout at every step.
+
+    Parameters
+    ----------
+    layer : RNN
+        The recurrent layer.
+    readout : Readout or MLP
+        What turns its output (H) into the network's (Q).
+
+    Attributes
+    ----------
+    layer, readout
+        As given. Their parameters move into one vector, ``network.theta``; views taken before no longer belong to them.
+    params : mapping
+        All parameters, ``"layer.weight_ih_l0"``, ..., ``"readout.weight"``: live views into ``theta``.
+
+    Raises
+    ------
+    ShapeError, ArgumentError
+        If the sizes or dtypes of the two do not fit.
+    """
+
+    def __init__(self, layer: Recurrent, readout: Dense) -> None:
+        if readout.input_size != layer.hidden_size:
+            raise ShapeError(
+                f"the readout must read hidden_size = {layer.hidden_size} numbers, but was made for {readout.input_size}"
+            )
+        if readout.dtype != layer.dtype:
+            raise ArgumentError(f"layer and readout must have one dtype, got {layer.dtype} and {readout.dtype}")
+        self.layer, self.readout = layer, readout
+        self._join()
+
+    def _join(self) -> None:
+        """Lay the parameters of both parts into one vector."""
+        parts = (("layer.", self.layer), ("readout.", self.readout))
+        shapes = {prefix + name: shape for prefix, part in parts for name, shape in part.parameters.shapes.items()}
+        self.parameters = Parameters(shapes, self.layer.dtype)
+        at = 0
+        for _, part in parts:
+            part.parameters.move(self.parameters.theta[at : at + part.parameters.size], self.parameters)
+            at += part.parameters.size
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._join()
+
+    def _check_parts(self) -> None:
+        """A part that was built into another network since has its parameters there: never compute with stale ones."""
+        for name, part in (("layer", self.layer), ("readout", self.readout)):
+            if part.parameters.owner is not self.parameters:
+                raise ArgumentError(
+                    f"the {name} of this network now belongs to another network; give each its own, "
+                    "for example copy.deepcopy(layer)"
+                )
+
+    @property
+    def batch_axis(self) -> int:
+        """The axis of x that counts sequences."""
+        return self.layer.batch_axis
+
+    @property
+    def time_axis(self) -> int:
+        """The axis of x that counts steps."""
+        return self.layer.time_axis
+
+    def __call__(self, x: ArrayLike, h0: ArrayLike | None = None) -> tuple[Array, Array]:
+        """Run the network.
+
+        Parameters
+        ----------
+        x, h0
+            As for the layer.
+
+        Returns
+        -------
+        output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q)
+            The readout after each step.
+        hn : ndarray, shape (1, B, H), or (1, H)
+            The final state, to go on from.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError, NonFiniteError
+            As for the layer.
+        """
+        self._check_parts()
+        hidden, hn = self.layer(x, h0)
+        return self.readout(hidden), hn
+
+    def trace(self, x: ArrayLike, state: ArrayLike | None = None, *, buffers: Buffers = FRESH) -> NetworkTrace:
+        """Run the network and keep what :meth:`backward` needs; arguments and errors as for calling it."""
+        self._check_parts()
+        trace = self.layer.trace(x, state, buffers=buffers)
+        (record,) = trace.records
+        d = self.layer.direction
+        hidden = Rows(record.states[record.B * d.s_rs :], d.s_rs, record.T * record.B)
+        rows = self.readout.rows_forward(hidden, buffers)
+        output = rows[-1].view(self.readout.output_size).reshape(record.T, record.B, self.readout.output_size)
+        return NetworkTrace(self.layer._outward(output, trace.batched), trace.hn, trace, rows)
+
+    def backward(
+        self, trace: NetworkTrace, d_output: ArrayLike, d_hn: ArrayLike | None = None, *, need_x: bool = False,
+        buffers: Buffers = FRESH,
+    ) -> Gradients:  # fmt: skip
+        """Backpropagation through readout and time.
+
+        Parameters
+        ----------
+        trace : NetworkTrace
+            From :meth:`trace`, with the parameters unchanged since.
+        d_output : array_like, shape of ``trace.output``
+            ``dL/d output``.
+        d_hn : array_like, shape of ``trace.hn``, optional
+            ``dL/d hn``; zero by default.
+        need_x : bool, default False
+            Whether to compute ``dL/dx``.
+
+        Returns
+        -------
+        Gradients
+            With the names of ``network.params``.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError, NonFiniteError
+            As for the layer.
+        """
+        self._check_parts()
+        layer = self.layer
+        d = matching(d_output, "d_output", trace.output.shape, "that of trace.output", self.dtype)
+        inward = np.ascontiguousarray(layer._inward(d, trace.layer.batched)).reshape(-1, self.readout.output_size)
+        d_state = None
+        if d_hn is not None:
+            d_hn = matching(d_hn, "d_hn", trace.hn.shape, "that of trace.hn", self.dtype)
+            d_state = layer._state_in(d_hn, trace.layer.batched)
+        theta = np.empty(self.parameters.size, self.dtype)
+        n = layer.parameters.size
+        d_hidden = self.readout.rows_backward(trace.rows, inward, theta[n:], buffers)
+        grads = layer._backward(trace.layer, d_hidden.flat, d_hidden.stride, d_state, need_x, buffers, theta[:n])
+        return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
+
+    def linearize(self, x: ArrayLike, h0: ArrayLike | None = None) -> LayerLinearization:
+        """The tangent dynamics of the layer along the trajectories of x; see :meth:`RNN.linearize`."""
+        self._check_parts()
+        return self.layer.linearize(x, h0)
+
+    def measure_gradient(self, x: ArrayLike, start: ArrayLike, h0: ArrayLike | None = None) -> Array:
+        """The true gradient by lag from ``start``; see :meth:`RNN.measure_gradient`."""
+        self._check_parts()
+        return self.layer.measure_gradient(x, start, h0)
+
+    def loss_start(
+        self, x: ArrayLike, y: ArrayLike | None = None, *, loss: str | Loss = "mse", h0: ArrayLike | None = None,
+        rng: Any = None,
+    ) -> Array:  # fmt: skip
+        """Gradient of the loss at the last step with respect to the last state.
+
+        Parameters
+        ----------
+        x, h0
+            As for the layer.
+        y : array_like, optional
+            Targets of the last step (B, ...) or of every step. Without, a random direction of the output takes the
+            place of the loss: ``W_ho^T e`` for a linear readout, e normal.
+        loss : {"mse", "cross_entropy"} or object with ``value_and_gradient``
+            The loss; see :func:`elman.fit`.
+        rng : None, int or numpy.random.Generator
+            Source of the random direction.
+
+        Returns
+        -------
+        ndarray, shape (B, S)
+
+        Raises
+        ------
+        ArgumentError
+            If there is no last step.
+        """
+        trace = self.trace(x, h0)
+        (record,) = trace.layer.records
+        B, Q = record.B, self.readout.output_size
+        if record.T == 0:
+            raise ArgumentError("a sequence must have at least one step to have a loss at the last one, got T = 0")
+        last = trace.layer.states["h" + self.layer.direction.suffix][-1]
+        rows = self.readout.rows_forward(Rows(np.ascontiguousarray(last).reshape(-1), last.shape[1], B), FRESH)
+        if y is None:
+            d = np.random.default_rng(rng).standard_normal((B, Q)).astype(self.dtype)
+        else:
+            target = self._last_targets(np.asarray(y), record.T, B, trace.layer.batched)
+            # a loss averages over the batch: B sequences see the gradient of their own loss
+            d = B * np.asarray(get_loss(loss).value_and_gradient(rows[-1].view(Q).copy(), target)[1], self.dtype)
+        start = self.readout.rows_backward(rows, d, np.empty(self.readout.parameters.size, self.dtype), FRESH)
+        out = np.zeros((B, self.layer.direction.state_size), self.dtype)
+        out[:, : self.layer.hidden_size] = start.view(self.layer.hidden_size)
+        return out
+
+    def _last_targets(self, y: Array, T: int, B: int, batched: bool) -> Array:
+        """The targets of the last step, from targets of that step (B, ...) or of all."""
+        if not batched:
+            return y[-1:] if len(y) == T and T > 1 else np.asarray(y)[None]
+        every = (B, T) if self.layer.batch_first else (T, B)
+        if y.ndim >= 2 and y.shape[:2] == every and not (y.ndim == 2 and every[0] == B and y.shape[1] == self.readout.output_size):
+            return y[:, -1] if self.layer.batch_first else y[-1]
+        if len(y) != B:
+            raise ShapeError(f"y must have the axes {every} of x, or (B, ...) with B = {B} for the last step, got {y.shape}")
+        return y
+
+    def __repr__(self) -> str:
+        return f"Network({self.layer!r}, {self.readout!r})"
+
