@@ -1,0 +1,218 @@
+"""Checks for people who add cells or layers: derivatives against differences, and the promises that hold bit for bit.
+
+Each function returns nothing and raises AssertionError with what was compared and by how much it differed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .cells import Cell
+from .kernels.parallel import get_num_threads, set_num_threads
+from .layers.recurrent import Recurrent
+from .linearization import Linearization
+
+Array = NDArray[Any]
+Step = Callable[[Mapping[str, Array], Array, Array], Array]
+
+
+def check_adjoint(lin: Linearization, *, vectors: int = 3, rtol: float = 1e-12, rng: Any = 0) -> None:
+    r"""Assert that vjp is the transpose of jvp, and that both are the products of :meth:`Linearization.jacobian`.
+
+    For random vectors, :math:`\langle u, J v\rangle = \langle J^T u, v\rangle` over the whole trajectory and over windows of
+    one step; J v of one step against the dense Jacobian.
+
+    Parameters
+    ----------
+    lin : Linearization
+        What to check; at least one step.
+    vectors : int, default 3
+        Vectors K for each sequence.
+    rtol : float, default 1e-12
+        Largest difference relative to ``|u| |J v|``; about 1e-4 is right for float32.
+    rng : None, int or numpy.random.Generator
+        Source of the vectors.
+
+    Raises
+    ------
+    AssertionError
+        Naming the window and the difference.
+    """
+    rng = np.random.default_rng(rng)
+    n, S, T = lin.n_sequences, lin.state_size, lin.n_steps
+    for t0, t1 in [(0, T), (0, 1), (T - 1, T), (T // 2, T // 2 + 1)]:
+        u, v = rng.standard_normal((2, n, vectors, S)).astype(lin.dtype)
+        pushed, pulled = lin.jvp(v, t0, t1).astype(np.float64), lin.vjp(u, t0, t1).astype(np.float64)
+        left, right = (u * pushed).sum(-1), (pulled * v).sum(-1)
+        scale = np.linalg.norm(u, axis=-1) * np.linalg.norm(pushed, axis=-1) + np.finfo(float).tiny
+        worst = float((abs(left - right) / scale).max())
+        assert worst <= rtol, f"<u, J v> and <J^T u, v> differ by {worst:.2e} |u| |J v| over the steps [{t0}, {t1})"
+        if t1 == t0 + 1:
+            dense = np.stack([v[i].astype(np.float64) @ lin.jacobian(t0, i).astype(np.float64).T for i in range(n)])
+            _assert_close(pushed, dense, rtol, f"jvp of step {t0} and the dense Jacobian")
+
+
+def check_gradients(
+    model: Any, x: ArrayLike, h0: ArrayLike | None = None, *, directions: int = 4, rtol: float = 1e-7, rng: Any = 0
+) -> None:
+    """Assert that ``model.backward`` gives the derivatives of ``model.trace``, along random directions.
+
+    The scalar is a random linear function of output and final state; its derivative along random directions of parameters,
+    input and initial state is compared with central differences of fourth order.
+
+    Parameters
+    ----------
+    model : layer, network or MLP of elman, in float64
+        What to check.
+    x : array_like
+        Input, as the model takes it.
+    h0 : array_like, optional
+        Initial state.
+    directions : int, default 4
+        Directions for each kind of argument.
+    rtol : float, default 1e-7
+        Largest relative difference: what differences in float64 can resolve.
+    rng : None, int or numpy.random.Generator
+        Source of directions and weights of the scalar.
+
+    Raises
+    ------
+    AssertionError
+        Naming the argument and the difference.
+    """
+    rng = np.random.default_rng(rng)
+    x = np.array(x, dtype=np.float64)
+    trace = model.trace(x, h0)
+    weights = [rng.standard_normal(np.shape(a)) for a in (trace.output, trace.hn) if a is not None]
+
+    def scalar() -> float:
+        now = model.trace(x, h0)
+        return float(sum((w * a).sum() for w, a in zip(weights, (now.output, now.hn), strict=False)))
+
+    options = {"need_x": True} if trace.hn is not None else {}
+    grads = model.backward(trace, *weights, **options)
+    arguments = {"theta": (model.theta, grads.theta), "x": (x, grads.x)}
+    if h0 is not None:
+        h0 = np.array(h0, dtype=np.float64)
+        arguments["h0"] = (h0, grads.h0)
+    for name, (value, gradient) in arguments.items():
+        if not value.size:
+            continue
+        scale = np.linalg.norm(gradient) + np.finfo(float).tiny
+        for _ in range(directions):
+            d = rng.standard_normal(value.shape)
+            d /= np.linalg.norm(d)
+            expected, got = _difference(scalar, value, d), float((gradient * d).sum())
+            error = abs(got - expected) / scale
+            assert error <= rtol, f"the derivative by {name} is {got:.12g}, differences say {expected:.12g} ({error:.1e})"
+
+
+def _difference(scalar: Callable[[], float], value: Array, d: Array, h: float = 1e-3) -> float:
+    """Central difference of fourth order along d, changing ``value`` in place and putting it back."""
+    start = value.copy()
+    at = {}
+    for k in (-2, -1, 1, 2):
+        value[...] = start + k * h * d
+        at[k] = scalar()
+    value[...] = start
+    return (at[-2] - 8 * at[-1] + 8 * at[1] - at[2]) / (12 * h)
+
+
+def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = None, rng: Any = 0) -> None:
+    """Assert all that a cell promises (:mod:`elman.cells.cell`).
+
+    Forward against ``step``; Jacobian and tangent against differences; backward as the transpose of tangent; gradients
+    against differences; the same bits alone and in a batch, in chunks, and for one and two threads.
+
+    Parameters
+    ----------
+    cell : Cell
+        The record.
+    variant : str, optional
+        One of ``cell.variants``; all of them by default.
+    step : callable, optional
+        ``step(params, x, state) -> state``: one step written from the equation in plain NumPy, on arrays x (B, D) and
+        state (B, S), with ``params`` under PyTorch's names (suffix ``_l0``).
+    rng : None, int or numpy.random.Generator
+        Source of weights and inputs.
+
+    Raises
+    ------
+    AssertionError
+        Naming what failed.
+    """
+    rng = np.random.default_rng(rng)
+    for name in cell.variants if variant is None else (variant,):
+        for dtype in ("float64", "float32"):
+            layer = _layer(cell, name, 5, 19, dtype, rng)
+            x, h0 = (rng.standard_normal(s).astype(dtype) for s in ((7, 6, 5), (1, 6, 19)))
+            if step is not None:
+                _check_forward(layer, step, x, h0)
+            check_adjoint(layer.linearize(x, h0), rtol=1e-12 if dtype == "float64" else 1e-5)
+            _check_bits(layer, rng)
+        layer = _layer(cell, name, 5, 19, "float64", rng)
+        check_gradients(layer, x, h0, rng=rng)
+        _check_jacobian(layer, x[:3].astype(np.float64), h0.astype(np.float64))
+
+
+def _layer(cell: Cell, variant: str, D: int, H: int, dtype: str, rng: np.random.Generator) -> Recurrent:
+    """A layer with random weights and biases, none of them zero."""
+    layer = Recurrent(
+        cell, variant, D, H, bias=True, batch_first=False, dtype=dtype,
+        weight_ih="glorot", weight_hh="orthogonal", bias_init="zeros", rng=rng,
+    )  # fmt: skip
+    layer.theta[:] = rng.uniform(-0.4, 0.4, layer.theta.size)
+    return layer
+
+
+def _check_forward(layer: Recurrent, step: Step, x: Array, h0: Array) -> None:
+    """The compiled states against the equation, in float64."""
+    params = {k: v.astype(np.float64) for k, v in layer.params.items()}
+    state, states = h0[0].astype(np.float64), []
+    for x_t in x.astype(np.float64):
+        state = step(params, x_t, state)
+        states.append(state[:, : layer.hidden_size])
+    rtol = 1e-13 if layer.dtype == np.float64 else 1e-5
+    _assert_close(layer(x, h0)[0], np.stack(states), rtol, "the compiled and the plain forward pass")
+
+
+def _check_jacobian(layer: Recurrent, x: Array, h0: Array) -> None:
+    """One step's Jacobian against central differences in the initial state."""
+    J, h = layer.linearize(x[:1], h0).jacobian(0, 0), 1e-6
+    for j in range(layer.hidden_size):
+        up, down = h0.copy(), h0.copy()
+        up[0, 0, j] += h
+        down[0, 0, j] -= h
+        column = (layer(x[:1], up)[1] - layer(x[:1], down)[1])[0, 0] / (2 * h)
+        _assert_close(J[: layer.hidden_size, j], column, 1e-7, f"column {j} of the Jacobian and differences")
+
+
+def _check_bits(layer: Recurrent, rng: np.random.Generator) -> None:
+    """Alone and in any batch, whole and in chunks, one thread and two: not one bit differs."""
+    x = rng.standard_normal((6, 33, layer.input_size)).astype(layer.dtype)
+    whole, hn = layer(x)
+    for B in (1, 2, 3, 4, 5, 7, 33):
+        assert np.array_equal(layer(x[:, 33 - B :])[0], whole[:, 33 - B :]), f"the last {B} rows alone give other bits"
+    first, carried = layer(x[:4])
+    second, last = layer(x[4:], carried)
+    assert np.array_equal(np.concatenate([first, second]), whole), "chunks with carried state give other bits"
+    assert np.array_equal(last, hn), "chunks with carried state end in other bits"
+    trace = layer.trace(x)
+    assert np.array_equal(trace.output, whole), "trace and call give different bits"
+    threads = get_num_threads()
+    try:
+        for n in (1, 2):
+            set_num_threads(n)
+            assert np.array_equal(layer(x)[0], whole), f"{n} threads give other bits"
+    finally:
+        set_num_threads(threads)
+
+
+def _assert_close(got: Array, expected: Array, rtol: float, what: str) -> None:
+    """Compare relative to the largest expected entry."""
+    error = float(abs(got - expected).max(initial=0.0) / max(abs(expected).max(initial=0.0), np.finfo(float).tiny))
+    assert error <= rtol, f"{what} differ by {error:.2e} of the largest entry, more than {rtol:.0e}"
