@@ -1,0 +1,42 @@
+"""Plain NumPy twins, written from the equations: nothing of elman is used here."""
+
+import numpy as np
+
+PHI = {
+    "tanh": (np.tanh, lambda a: 1 / np.cosh(a) ** 2),
+    "relu": (lambda a: np.maximum(a, 0), lambda a: (a > 0).astype(float)),
+    "sigmoid": (lambda a: 1 / (1 + np.exp(-a)), lambda a: np.exp(-a) / (1 + np.exp(-a)) ** 2),
+    "identity": (lambda a: a, np.ones_like),
+}
+
+
+def rnn_forward(params, x, h0, nonlinearity):
+    """Pre-activations (T, B, H) and states (T + 1, B, H) of an Elman layer, one sequence and one unit after the other."""
+    phi = PHI[nonlinearity][0]
+    W_ih, W_hh = params["weight_ih_l0"], params["weight_hh_l0"]
+    bias = params.get("bias_ih_l0", 0.0) + params.get("bias_hh_l0", 0.0)
+    a, h = [], [h0]
+    for x_t in x:
+        a.append(np.einsum("hd,bd->bh", W_ih, x_t) + np.einsum("hk,bk->bh", W_hh, h[-1]) + bias)
+        h.append(phi(a[-1]))
+    return np.array(a).reshape(len(x), *h0.shape), np.array(h)
+
+
+def rnn_backward(params, x, h0, nonlinearity, d_output, d_hn):
+    """Gradients by name, with x, h0 and the norms of dL/dh_t, by the chain rule step by step."""
+    a, h = rnn_forward(params, x, h0, nonlinearity)
+    slope = PHI[nonlinearity][1]
+    W_ih, W_hh = params["weight_ih_l0"], params["weight_hh_l0"]
+    grads = {name: np.zeros_like(p) for name, p in params.items()}
+    d_x, norms, d_h = np.zeros_like(x), np.zeros(x.shape[:2]), d_hn.copy()
+    for t in reversed(range(len(x))):
+        d_h = d_h + d_output[t]
+        norms[t] = np.linalg.norm(d_h, axis=1)
+        delta = d_h * slope(a[t])
+        grads["weight_ih_l0"] += delta.T @ x[t]
+        grads["weight_hh_l0"] += delta.T @ h[t]
+        for name in ("bias_ih_l0", "bias_hh_l0"):
+            if name in grads:
+                grads[name] += delta.sum(axis=0)
+        d_x[t], d_h = delta @ W_ih, delta @ W_hh
+    return grads, d_x, d_h, norms

@@ -1,0 +1,102 @@
+"""The cell's contract, checked by the public functions; and that those functions catch what is wrong."""
+
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+
+import elman
+from elman.cells import ELMAN
+from elman.cells import elman as module
+from elman.testing import check_adjoint, check_cell, check_gradients
+
+
+def step(variant):
+    def one(params, x, h):
+        _, states = naive.rnn_forward(params, x[None], h, variant)
+        return states[1]
+
+    return one
+
+
+@pytest.mark.parametrize("variant", ELMAN.variants)
+def test_elman(variant):
+    check_cell(ELMAN, variant, step=step(variant), rng=3)
+
+
+def test_gate_order_is_public():
+    assert ELMAN.gates == ("h",)
+    assert ELMAN.states == ("h",)
+
+
+def wrong(**kernels):
+    return replace(ELMAN, **kernels)
+
+
+def test_check_cell_catches_a_wrong_equation():
+    with pytest.raises(AssertionError, match="forward pass"):
+        check_cell(ELMAN, "tanh", step=step("sigmoid"))
+
+
+def test_check_cell_catches_a_wrong_backward():
+    def backward(variant, *args):
+        # the slopes of another nonlinearity
+        module.backward(3, *args)
+
+    with pytest.raises(AssertionError, match="differ by"):
+        check_cell(wrong(backward=backward), "tanh")
+
+
+def test_check_cell_catches_a_wrong_jacobian():
+    def jacobian(variant, W_hh, *args):
+        H = args[4]
+        module.jacobian(variant, np.ascontiguousarray(W_hh.reshape(H, H).T).reshape(-1), *args)
+
+    with pytest.raises(AssertionError, match="Jacobian"):
+        check_cell(wrong(jacobian=jacobian), "tanh")
+
+
+def test_check_cell_catches_wrong_weight_gradients():
+    def gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, r0, r1, *rest):
+        # the one-step mistake: the last row of states is never read
+        module.gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, r0, r1 - 1, *rest)
+
+    with pytest.raises(AssertionError, match="theta"):
+        check_cell(wrong(gradients=gradients), "tanh")
+
+
+def test_check_cell_catches_bits_that_depend_on_the_batch():
+    def forward(variant, *args):
+        status = module.forward(variant, *args)
+        states, b1 = args[5], args[-1]
+        if b1 > 4:
+            states += np.spacing(states)
+        return status
+
+    with pytest.raises(AssertionError, match="bits|differ"):
+        check_cell(wrong(forward=forward), "tanh")
+
+
+def test_check_gradients_catches_one_wrong_entry():
+    layer = elman.RNN(3, 5, rng=0)
+    right = layer.backward
+
+    def backward(*args, **options):
+        grads = right(*args, **options)
+        grads.theta[7] *= 1.001
+        return grads
+
+    x = np.random.default_rng(0).standard_normal((4, 2, 3))
+    check_gradients(layer, x)
+    layer.backward = backward
+    with pytest.raises(AssertionError, match="theta"):
+        check_gradients(layer, x)
+
+
+def test_check_adjoint_catches_a_transposed_product():
+    lin = elman.JacobianStack(np.random.default_rng(0).standard_normal((5, 4, 4)))
+    check_adjoint(lin)
+    lin._vjp = lin._jvp
+    with pytest.raises(AssertionError, match="over the steps"):
+        check_adjoint(lin)
