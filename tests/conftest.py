@@ -1,0 +1,56 @@
+"""Fixtures that several test files need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import elman
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def dtype(request):
+    """Both dtypes that kernels are compiled for."""
+    return np.dtype(request.param)
+
+
+@pytest.fixture
+def restore_threads():
+    """Bring the number of threads back to what it was."""
+    before = elman.get_num_threads()
+    yield
+    elman.set_num_threads(before)
+
+
+@pytest.fixture
+def run_script():
+    """Run Python text in a new process that imports the same elman; its standard output.
+
+    ``environment`` entries are set, or removed where they are None. A process that hangs fails the test.
+    """
+
+    def run(text: str, timeout: float = 240, **environment: str | None) -> str:
+        env = {**os.environ, "PYTHONPATH": str(Path(elman.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+        for name, value in environment.items():
+            if value is None:
+                env.pop(name, None)
+            else:
+                env[name] = str(value)
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(text)],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return run
