@@ -129,6 +129,11 @@ def sequences(x: ArrayLike, input_size: int, dtype: np.dtype[Any], batch_first: 
     ShapeError, DTypeError, ArgumentError
         For a wrong number of axes or features, integers, or numbers that are not finite.
     """
+    if isinstance(x, list | tuple) and any(isinstance(item, np.ndarray) for item in x):
+        raise ShapeError(
+            f"{name} must be one array, got a list of arrays: join sequences of one length with "
+            f"np.stack({name}, axis={0 if batch_first else 1})"
+        )
     given = np.asarray(x)
     axes = "(B, T, D)" if batch_first else "(T, B, D)"
     if given.ndim not in (2, 3):

@@ -45,9 +45,9 @@ def identity(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     return np.eye(*shape)
 
 
-def uniform(shape: tuple[int, ...], rng: np.random.Generator, *, hidden_size: int | None = None) -> Array:
-    """Uniform within ``+-1/sqrt(hidden_size)``, PyTorch's default; hidden_size defaults to the last axis."""
-    limit = 1.0 / np.sqrt(max(1, shape[-1] if hidden_size is None else hidden_size))
+def uniform(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Uniform within ``+-1/sqrt(rows)``: PyTorch's default for recurrent layers, where a gate's block has H rows."""
+    limit = 1.0 / np.sqrt(max(1, shape[0]))
     return rng.uniform(-limit, limit, shape)
 
 

@@ -59,12 +59,8 @@ class Recurrent(Parameterised):
                 "weight_hh": (weight_hh, "weight_hh_init"),
             }.get(name[:9], (bias, "bias_init"))
             draw = initializers.by_name(given, argument)
-            for block in view.reshape(-1, self.hidden_size, *view.shape[1:]):
-                block[...] = (
-                    initializers.uniform(block.shape, rng, hidden_size=self.hidden_size)
-                    if draw is initializers.uniform
-                    else draw(block.shape, rng)
-                )
+            for block in view.reshape(len(self.direction.cell.gates), self.hidden_size, *view.shape[1:]):
+                block[...] = draw(block.shape, rng)
 
     @property
     def batch_axis(self) -> int:

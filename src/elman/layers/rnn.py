@@ -64,6 +64,8 @@ class RNN(Recurrent):
     ((100, 8, 20), (1, 8, 20))
     """
 
+    NONLINEARITIES = ELMAN.variants
+
     def __init__(
         self,
         input_size: int,

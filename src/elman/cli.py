@@ -1,0 +1,196 @@
+"""The command ``elman``: the demo, and the diagnosis of saved weights."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._version import __version__
+from .diagnostics import Diagnosis, Verification, diagnose
+from .errors import ElmanError, StateDictError
+from .files import replacing
+from .layers import RNN, Network, Readout
+
+Array = NDArray[Any]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        0 on success, 1 on an error of the input (told on standard error), 130 after Ctrl-C.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except (ElmanError, OSError) as error:
+        print(f"elman: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("elman: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="elman", description="Recurrent networks for science on a CPU.")
+    parser.add_argument("--version", action="version", version=f"elman {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    demo = commands.add_parser("demo", help="train on sunspots, predict and verify the gradient, save a picture")
+    demo.add_argument("--output", default="elman-demo.png", metavar="PNG", help="the picture (default: %(default)s)")
+    demo.add_argument("--seed", type=int, default=0, help="seed of weights and batches (default: %(default)s)")
+    demo.add_argument("--quiet", action="store_true", help="no progress bar")
+    demo.set_defaults(run=_demo)
+
+    check = commands.add_parser("diagnose", help="say whether gradients of saved weights vanish or explode, and why")
+    check.add_argument("weights", metavar="WEIGHTS.npz", help="arrays under PyTorch's names, such as weight_hh_l0")
+    check.add_argument("--input", metavar="X.npy", help="sequences (T, n, D) that drive it; else normal noise")
+    check.add_argument("--batch-first", action="store_true", help="X is (n, T, D)")
+    check.add_argument("--nonlinearity", default="tanh", choices=RNN.NONLINEARITIES, help="default: %(default)s")
+    check.add_argument("--steps", type=int, default=100, help="length T of the noise (default: %(default)s)")
+    check.add_argument("--json", metavar="FILE", help="write the diagnosis there as well")
+    check.add_argument("--plot", metavar="PNG", help="save the curve there as well")
+    check.add_argument("--seed", type=int, default=0, help="seed of starts and noise (default: %(default)s)")
+    check.set_defaults(run=_diagnose)
+    return parser
+
+
+def _demo(arguments: argparse.Namespace) -> None:
+    from .demo import run
+
+    run(arguments.output, progress=not arguments.quiet, rng=arguments.seed)
+
+
+def _diagnose(arguments: argparse.Namespace) -> None:
+    model = model_from_weights(read_weights(arguments.weights), arguments.nonlinearity, arguments.batch_first)
+    layer = model.layer if isinstance(model, Network) else model
+    if arguments.input is None:
+        shape = (64, arguments.steps) if arguments.batch_first else (arguments.steps, 64)
+        x = np.random.default_rng(arguments.seed).standard_normal((*shape, layer.input_size))
+        print(
+            f"ASSUMED input: independent normal noise of standard deviation 1, {arguments.steps} steps. The rate depends on "
+            "the input: give the real one with --input X.npy.\n"
+        )
+    else:
+        x = _read_array(arguments.input)
+    diagnosis = diagnose(model, x, rng=arguments.seed)
+    verification = diagnosis.verify() if x.ndim == 3 and x.shape[layer.batch_axis] >= 4 else None
+    print(diagnosis)
+    print(verification or "Not verified: that takes at least 4 sequences.")
+    if arguments.json:
+        _write_json(arguments.json, diagnosis, verification)
+        print(f"json: {arguments.json}")
+    if arguments.plot:
+        _write_plot(arguments.plot, diagnosis, verification)
+        print(f"picture: {arguments.plot}")
+
+
+def read_weights(path: str) -> dict[str, Array]:
+    """Arrays of an ``.npz`` file by name; no pickled object is loaded.
+
+    Raises
+    ------
+    StateDictError
+        If it is not such a file.
+    OSError
+        If it cannot be read.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            if not isinstance(stored, np.lib.npyio.NpzFile):
+                raise StateDictError(f"{path} holds one array; the weights must be an .npz of named arrays (np.savez)")
+            return {name: stored[name] for name in stored.files}
+    except ValueError as error:
+        raise StateDictError(f"{path} is not an .npz of plain arrays, as np.savez writes it: {error}") from error
+
+
+def _read_array(path: str) -> Array:
+    """The array of an ``.npy`` file."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except ValueError as error:
+        raise StateDictError(f"{path} is not an .npy file of plain numbers, as np.save writes it: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise StateDictError(f"{path} holds several arrays; the input must be one, as np.save writes it")
+    return array
+
+
+def model_from_weights(weights: Mapping[str, Array], nonlinearity: str, batch_first: bool = False) -> RNN | Network:
+    """Build the layer, or the network with a linear readout, whose ``state_dict`` this is; sizes are read off the shapes.
+
+    Parameters
+    ----------
+    weights : mapping
+        ``weight_ih_l0``, ``weight_hh_l0`` and perhaps biases; or those with ``layer.`` in front, and ``readout.weight``.
+    nonlinearity : str
+        As for :class:`elman.RNN`.
+    batch_first : bool
+        As for :class:`elman.RNN`.
+
+    Returns
+    -------
+    RNN or Network
+
+    Raises
+    ------
+    StateDictError, ShapeError, DTypeError, ArgumentError
+        If the names or shapes are not those of such a model.
+    """
+    prefix = "layer." if any(name.startswith("layer.") for name in weights) else ""
+    W_ih, W_hh = weights.get(f"{prefix}weight_ih_l0"), weights.get(f"{prefix}weight_hh_l0")
+    if W_ih is None or W_hh is None or W_ih.ndim != 2:
+        raise StateDictError(
+            "the weights must have PyTorch's names weight_ih_l0 (H, D) and weight_hh_l0 (H, H), with or without 'layer.' in "
+            f"front; got {', '.join(f'{k} {v.shape}' for k, v in weights.items()) or 'nothing'}"
+        )
+    dtype = "float32" if W_hh.dtype == np.float32 else "float64"
+    layer = RNN(
+        W_ih.shape[1], W_ih.shape[0], nonlinearity=nonlinearity, bias=f"{prefix}bias_ih_l0" in weights,
+        batch_first=batch_first, dtype=dtype,
+    )  # fmt: skip
+    readout = weights.get("readout.weight")
+    if not prefix or readout is None or readout.ndim != 2:
+        layer.load_state_dict({k.removeprefix(prefix): v for k, v in weights.items()})
+        return layer
+    network = Network(layer, Readout(readout.shape[1], readout.shape[0], bias="readout.bias" in weights, dtype=dtype))
+    network.load_state_dict(weights)
+    return network
+
+
+def _write_json(path: str, diagnosis: Diagnosis, verification: Verification | None) -> None:
+    """Write both results; numbers that JSON lacks become the strings that ``float`` reads back."""
+    content = {"diagnosis": diagnosis.to_dict(), "verification": verification and verification.to_dict()}
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(_finite(content), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """The same structure with inf and nan as strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _write_plot(path: str, diagnosis: Diagnosis, verification: Verification | None) -> None:
+    """Save the curve, with the measurement where there is one."""
+    axes = diagnosis.plot()
+    if verification is not None:
+        verification.plot(ax=axes)
+    with replacing(path) as temporary:
+        axes.figure.savefig(temporary, dpi=130)
