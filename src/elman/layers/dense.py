@@ -112,7 +112,7 @@ class Dense(Parameterised):
         n = int(np.prod(lead))
         rows = self.rows_forward(Rows(a.reshape(-1), self.input_size, n), buffers)
         output = np.ascontiguousarray(rows[-1].view(self.output_size)).reshape(*lead, self.output_size)
-        hidden = rows[1].view(self.hidden_size).reshape(*lead, -1) if len(rows) > 2 else None
+        hidden = rows[1].view(self.hidden_size).reshape(*lead, self.hidden_size) if len(rows) > 2 else None
         return DenseTrace(output, hidden, rows)
 
     hidden_size: int
