@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 from scipy.optimize import brentq
 
 import elman
@@ -115,7 +116,7 @@ def gauss_mean(f, q):
     """<f(h)> for h normal with variance q."""
     # the trapezoidal rule converges geometrically here; Gauss-Hermite does not, for the poles of tanh
     nodes = np.linspace(-9, 9, 4001)
-    return np.trapezoid(f(np.sqrt(q) * nodes) * np.exp(-(nodes**2) / 2), nodes) / np.sqrt(2 * np.pi)
+    return trapezoid(f(np.sqrt(q) * nodes) * np.exp(-(nodes**2) / 2), nodes) / np.sqrt(2 * np.pi)
 
 
 def mean_field_exponent(g):

@@ -66,12 +66,12 @@ class Dense(Parameterised):
     Attributes
     ----------
     batch_axis : int
-        -2: the axis before the features counts samples.
+        0: training draws samples along the first axis.
     time_axis : None
         There is none.
     """
 
-    batch_axis = -2
+    batch_axis = 0
     time_axis = None
     input_size: int
     output_size: int
