@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import plotting
 from .datasets import sunspots, windows
 from .diagnostics import Diagnosis, Verification, diagnose, spectrum
+from .errors import MissingExtraError
 from .files import replacing
 from .layers import RNN, Network, Readout
-from .training import Adam, History, fit
+from .training import Adam, History, Update, fit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 
-WINDOW = 22
-"""Years that a forecast may look at: two solar cycles."""
-FIRST_TEST_YEAR = 1950
-HIDDEN, EPOCHS = 16, 150
+WINDOW = 44
+"""Years that a forecast may look at: four solar cycles."""
+CLASSICAL_ORDER = 9
+"""Order of the autoregression that is usual for this series."""
+FIRST_VALIDATION_YEAR, FIRST_TEST_YEAR = 1910, 1950
+HIDDEN, MOST_EPOCHS, PATIENCE = 32, 400, 40
 
 
 @dataclass(frozen=True)
 class Series:
-    """The sunspot series, standardised by its training years.
+    """The sunspot series, standardised by the years before the test.
 
     Attributes
     ----------
     years, values : ndarray
         All years and sunspot numbers.
     z : ndarray
-        ``(values - mean) / deviation``, with mean and deviation of the training years.
-    split : int
-        Index of the first test year.
+        ``(values - mean) / deviation``, with mean and deviation of the years before the test.
     """
 
     years: Array
@@ -42,7 +47,14 @@ class Series:
     z: Array
     mean: float
     deviation: float
-    split: int
+
+    def at(self, year: int) -> int:
+        """Index of a year."""
+        return int(year - self.years[0])
+
+    def windows_before(self, first: int, last: int) -> Array:
+        """The windows (WINDOW, n, 1) whose next years are ``first`` .. ``last - 1``."""
+        return windows(self.z[self.at(first) - WINDOW : self.at(last) - 1], WINDOW, 1)
 
     def back(self, z: Array) -> Array:
         """Standardised numbers as sunspot numbers."""
@@ -50,31 +62,70 @@ class Series:
 
     def error(self, forecast: Array) -> float:
         """Root mean square error on the test years, in sunspot numbers."""
-        return float(np.sqrt(np.mean((forecast - self.values[self.split :]) ** 2)))
+        return float(np.sqrt(np.mean((forecast - self.values[self.at(FIRST_TEST_YEAR) :]) ** 2)))
 
 
 def load() -> Series:
-    """Read the bundled series and split it in time."""
+    """Read the bundled series."""
     years, values = sunspots()
-    split = int(np.searchsorted(years, FIRST_TEST_YEAR))
-    mean, deviation = float(values[:split].mean()), float(values[:split].std())
-    return Series(years, values, (values - mean) / deviation, mean, deviation, split)
+    known = values[years < FIRST_TEST_YEAR]
+    mean, deviation = float(known.mean()), float(known.std())
+    return Series(years, values, (values - mean) / deviation, mean, deviation)
 
 
-def autoregression(series: Series) -> Array:
-    """Forecasts of the test years by least squares on the same window: the linear model to beat."""
+class KeepBest:
+    """A callback that remembers the parameters of the best epoch, and stops when it lies too far back."""
+
+    def __init__(self, patience: int) -> None:
+        self.patience, self.loss, self.epoch = patience, np.inf, 0
+        self.theta: Array | None = None
+
+    def __call__(self, update: Update) -> bool:
+        """Look at the validation loss at the end of each epoch; True stops."""
+        if update.epoch_ended and update.history.validation_loss[-1] < self.loss:
+            self.loss, self.epoch = update.history.validation_loss[-1], update.epoch
+            self.theta = update.model.theta.copy()
+        return update.epoch_ended and update.epoch - self.epoch >= self.patience
+
+
+def train(network: Network, series: Series, progress: bool, rng: int) -> History:
+    """Train on the years before the validation, and go back to the epoch that was best on it."""
+    z, split = series.z, series.at(FIRST_VALIDATION_YEAR)
+    best = KeepBest(PATIENCE)
+    history = fit(
+        network,
+        windows(z[: split - 1], WINDOW, 1),
+        windows(z[1:split], WINDOW, 1),
+        optimizer=Adam(3e-3),
+        epochs=MOST_EPOCHS,
+        batch_size=16,
+        validation=(
+            series.windows_before(FIRST_VALIDATION_YEAR, FIRST_TEST_YEAR),
+            z[split : series.at(FIRST_TEST_YEAR), None],
+        ),
+        callbacks=(best,),
+        progress=progress,
+        rng=rng,
+    )
+    if best.theta is not None:
+        network.theta[:] = best.theta
+    return history
+
+
+def autoregression(series: Series, order: int) -> Array:
+    """Forecasts of the test years from the ``order`` years before each, by least squares: the linear model to beat."""
     from scipy.linalg import lstsq
 
-    past = np.lib.stride_tricks.sliding_window_view(series.z, WINDOW)[:-1]
+    past = np.lib.stride_tricks.sliding_window_view(series.z, order)[:-1]
     design = np.column_stack([past, np.ones(len(past))])
-    n = series.split - WINDOW
-    coefficients = lstsq(design[:n], series.z[WINDOW : series.split])[0]
-    return series.back(design[n:] @ coefficients)
+    known = series.at(FIRST_TEST_YEAR) - order
+    coefficients = lstsq(design[:known], series.z[order:][:known])[0]
+    return series.back(design[known:] @ coefficients)
 
 
 def network_forecast(network: Network, series: Series) -> Array:
     """Forecasts of the test years by a network that reads the window before each."""
-    output, _ = network(windows(series.z[series.split - WINDOW : -1], WINDOW, 1))
+    output, _ = network(series.windows_before(FIRST_TEST_YEAR, int(series.years[-1]) + 1))
     return series.back(output[-1, :, 0])
 
 
@@ -103,33 +154,57 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     OSError
         If the picture cannot be written.
     """
+    figure = new_figure()  # a missing matplotlib is found before the work, not after it
     series = load()
-    train_x = windows(series.z[: series.split - 1], WINDOW, 1)
-    train_y = windows(series.z[1 : series.split], WINDOW, 1)
+    test = slice(series.at(FIRST_TEST_YEAR), None)
+    x, y = windows(series.z[:-1], WINDOW, 1), windows(series.z[1:], WINDOW, 1)
     network = Network(RNN(1, HIDDEN, rng=rng), Readout(HIDDEN, 1, rng=rng + 1))
-    print(f"Yearly sunspot numbers: train 1700-{FIRST_TEST_YEAR - 1}, test {FIRST_TEST_YEAR}-{series.years[-1]}.")
-    print(f"A tanh network of {HIDDEN} units forecasts the next year from {WINDOW}. The first run compiles its kernels.")
-    before = examine(network, train_x, train_y, rng)
-    history = fit(
-        network, train_x, train_y, optimizer=Adam(3e-3), epochs=EPOCHS, progress=progress, rng=rng
+    print(
+        f"Yearly sunspot numbers: training {series.years[0]}-{FIRST_VALIDATION_YEAR - 1}, validation "
+        f"-{FIRST_TEST_YEAR - 1}, test -{series.years[-1]}. A tanh network of {HIDDEN} units forecasts the next year from "
+        f"the last {WINDOW}.\nThe first run compiles its kernels, which takes a while; later ones find them on disk."
     )
-    print(f"\n{history}\n")
+    before = examine(network, x, y, rng)
+    history = train(network, series, progress, rng)
+    print(f"\n{history}\n  used are the parameters of the epoch with the best validation loss\n")
     forecasts = {
-        "persistence": series.values[series.split - 1 : -1],
-        f"linear AR({WINDOW})": autoregression(series),
+        "persistence": series.values[test.start - 1 : -1],
+        f"linear AR({CLASSICAL_ORDER})": autoregression(series, CLASSICAL_ORDER),
+        f"linear AR({WINDOW})": autoregression(series, WINDOW),
         "Elman network": network_forecast(network, series),
     }
     errors = {name: series.error(forecast) for name, forecast in forecasts.items()}
-    print(report(errors, len(series.values) - series.split))
-    after = examine(network, train_x, train_y, rng)
+    print(report(errors, len(series.values) - test.start))
+    after = examine(network, x, y, rng)
     print("\nGRADIENTS BEFORE TRAINING: predicted, then measured on other windows")
     print(summary(*before))
     print("\nGRADIENTS AFTER TRAINING")
     print(f"{after[0]}\n{after[1]}")
-    print(f"Windows start a year apart and overlap, so they are not independent: the intervals are somewhat too narrow.\n")
-    save_picture(path, series, forecasts, network, train_x, after)
-    print(f"picture: {os.fspath(path)}")
+    print("The windows start a year apart and overlap, so they are not independent: the intervals are somewhat too narrow.")
+    top, left, right = figure.subplot_mosaic([["forecast"] * 2, ["gradient", "spectrum"]]).values()
+    plotting.plot_forecast(series.years[test], series.values[test], forecasts, ax=top)
+    after[1].plot(ax=left)
+    spectrum(network.layer.params["weight_hh_l0"]).plot(ax=right)
+    plotting.plot_jacobian_spectrum(network.linearize(x[:, -1]), ax=right)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+    print(f"\npicture: {os.fspath(path)}")
     return {"errors": errors, "history": history, "before": before, "after": after, "network": network}
+
+
+def new_figure() -> Figure:
+    """An empty figure for the three panels.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is missing.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot", "the demo's picture") from error
+    return Figure(figsize=(12, 10), layout="constrained")
 
 
 def examine(network: Network, x: Array, y: Array, rng: int) -> tuple[Diagnosis, Verification]:
@@ -143,13 +218,12 @@ def report(errors: dict[str, float], n: int) -> str:
     best = min(errors, key=errors.__getitem__)
     lines = [f"One-year forecasts of {n} test years, root mean square error in sunspot numbers:"]
     lines += [f"  {name:<16} {error:6.2f}{'   <- best' if name == best else ''}" for name, error in errors.items()]
-    network, linear = errors["Elman network"], errors[f"linear AR({WINDOW})"]
-    gap = abs(network / linear - 1)
-    if gap < 0.05:
-        lines.append(f"Network and linear model differ by {gap:.1%}: no winner between them on so few years.")
-    else:
-        winner = "network" if network < linear else "linear model"
-        lines.append(f"The {winner} is {gap:.1%} better than the other.")
+    rival = min((name for name in errors if name != "Elman network"), key=errors.__getitem__)
+    gap = errors["Elman network"] / errors[rival] - 1
+    lines.append(
+        f"The network's error is {abs(gap):.1%} {'larger' if gap > 0 else 'smaller'} than that of the best other, {rival}."
+        + (" On so few years that decides nothing." if abs(gap) < 0.1 else "")
+    )
     return "\n".join(lines)
 
 
@@ -161,24 +235,3 @@ def summary(diagnosis: Diagnosis, verification: Verification) -> str:
         f"  {diagnosis.verdict}; rate {diagnosis.rate:+.4f} nats/step (95 % [{low:+.4f}, {high:+.4f}]), "
         f"a factor {np.exp(diagnosis.rate):.4f} a step\n  the measured gradient {agrees} the prediction"
     )
-
-
-def save_picture(
-    path: str | os.PathLike[str], series: Series, forecasts: dict[str, Array], network: Network, x: Array,
-    examined: tuple[Diagnosis, Verification],
-) -> None:  # fmt: skip
-    """Forecast, gradient by lag with prediction and measurement, and the spectra, in one picture."""
-    from . import plotting
-
-    figure, (top, left, right) = plotting.demo_figure()
-    test = slice(series.split, None)
-    plotting.plot_forecast(series.years[test], series.values[test], forecasts, ax=top)
-    examined[0].plot(ax=left)
-    examined[1].plot(ax=left)
-    spectrum(network.layer.params["weight_hh_l0"]).plot(ax=right)
-    plotting.plot_jacobian_spectrum(network.linearize(x[:, -1]), ax=right)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=130)
-
-
-__all__ = ["History", "run"]
