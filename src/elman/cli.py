@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from .files import replacing
 from .layers import RNN, Network, Readout
 
 Array = NDArray[Any]
+UNREADABLE = (ValueError, EOFError, zipfile.BadZipFile)
+"""What NumPy raises for a file of another kind, an empty one, and a cut one."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -114,7 +117,7 @@ def read_weights(path: str) -> dict[str, Array]:
             if not isinstance(stored, np.lib.npyio.NpzFile):
                 raise StateDictError(f"{path} holds one array; the weights must be an .npz of named arrays (np.savez)")
             return {name: stored[name] for name in stored.files}
-    except ValueError as error:
+    except UNREADABLE as error:
         raise StateDictError(f"{path} is not an .npz of plain arrays, as np.savez writes it: {error}") from error
 
 
@@ -122,7 +125,7 @@ def _read_array(path: str) -> Array:
     """The array of an ``.npy`` file."""
     try:
         array = np.load(path, allow_pickle=False)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise StateDictError(f"{path} is not an .npy file of plain numbers, as np.save writes it: {error}") from error
     if not isinstance(array, np.ndarray):
         raise StateDictError(f"{path} holds several arrays; the input must be one, as np.save writes it")
