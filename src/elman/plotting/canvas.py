@@ -1,0 +1,145 @@
+"""What the pictures share: axes to draw on, a decade axis for log norms, a legend, the colours."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import MissingExtraError
+from ..linearization import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's palette (2008): told apart by the colour-blind, and blue is darker than orange in print
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "0.4"
+_DECADES_WITH_MINOR_TICKS = 8
+# Size in inches of a legend entry of about 30 letters in this font.
+_FONT, _ENTRY_WIDTH, _ENTRY_HEIGHT = 8.5, 2.4, 0.18
+
+
+def axes_for(ax: Axes | None, purpose: str, size: tuple[float, float] = (6.4, 4.4)) -> Axes:
+    """The given axes, or those of a new figure of ``size`` inches; MissingExtraError without matplotlib."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot", purpose) from error
+    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+
+
+def decades(nats: Any) -> Array:
+    """Decimal logarithms of what is given in nats; NaN, which matplotlib leaves out, for anything not finite."""
+    values = np.asarray(nats, dtype=np.float64)
+    return np.where(np.isfinite(values), values, np.nan) / math.log(10)
+
+
+def factor(nats: float) -> str:
+    """``exp(nats)`` to read, such as ``88.1`` or ``3e-175``, also where it would leave the range of float64."""
+    if not math.isfinite(nats) or abs(nats) < math.log(1e4):
+        return f"{math.exp(nats):.3g}"
+    exponent = math.floor(nats / math.log(10))
+    digit = round(10 ** (nats / math.log(10) - exponent))
+    # what rounds up to 10 belongs to the next power
+    return f"{digit}e{exponent:+d}" if digit < 10 else f"1e{exponent + 1:+d}"
+
+
+def decade_axis(ax: Axes, low: float, high: float) -> None:
+    """Make y an axis of decimal logarithms from ``low`` to ``high``, ticks at powers of ten, legend above."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+
+    before = ax.get_legend()
+    if before is not None:
+        # another picture on the same axes stays in sight, its strip for the legend does not
+        bottom, top = ax.get_ylim()
+        low = min(low, bottom)
+        high = max(high, top - (top - bottom) * _strip(ax, len(before.get_texts())) / _inches(ax)[1])
+    legend_above(ax, low, high)
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda k, _: f"$10^{{{k:.0f}}}$"))
+    within = np.arange(math.floor(low), math.ceil(high)) if high - low <= _DECADES_WITH_MINOR_TICKS else np.empty(0)
+    ax.yaxis.set_minor_locator(FixedLocator((within[:, None] + np.log10(np.arange(2, 10))).ravel().tolist()))
+
+
+def span(*curves: Any) -> tuple[float, float]:
+    """Smallest and largest finite number in some arrays of decades, at least one decade to either side of 1."""
+    finite = [values[np.isfinite(values)] for values in (np.asarray(curve, dtype=np.float64) for curve in curves)]
+    return min([-1.0, *(v.min() for v in finite if v.size)]), max([1.0, *(v.max() for v in finite if v.size)])
+
+
+def some(n: int, most: int = 10) -> list[int]:
+    """Indices 0 .. n - 1, thinned to evenly spaced ``most``: where a curve carries a marker."""
+    return sorted({round(i) for i in np.linspace(0, n - 1, min(n, most)).tolist()})
+
+
+def mark_extinct(ax: Axes, mean: Array) -> None:
+    """Hatch the lags from which a mean log norm (T + 1,) is -inf: nothing is left to draw there."""
+    extinct = np.flatnonzero(np.isneginf(mean))
+    if extinct.size:
+        ax.axvspan(
+            float(extinct[0]), len(mean) - 1, facecolor="none", edgecolor="0.75", hatch="///", linewidth=0, zorder=0,
+            label=f"all exactly zero from lag {extinct[0]}",
+        )  # fmt: skip
+
+
+def legend_above(ax: Axes, low: float, high: float, twin: Axes | None = None) -> None:
+    """Set the y range so that ``low`` .. ``high`` lies below a strip that the legend fills: it never covers a curve.
+
+    The legend names each label once, also if several pictures share the axes. With ``twin`` it names the artists of
+    both axes, and the range of the twin, as it is, gets the same strip.
+    """
+    named: dict[str, Any] = {}
+    for each in (ax, twin) if twin else (ax,):
+        handles, labels = each.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    strip, height = _strip(ax, len(named)), _inches(ax)[1]
+    for each, (bottom, top) in [(ax, (low, high))] + ([(twin, twin.get_ylim())] if twin else []):
+        scale = each.yaxis.get_transform()
+        start, end = scale.transform([bottom, top])
+        stretched = end + (end - start) * strip / (height - strip)
+        each.set_ylim(bottom, float(scale.inverted().transform(stretched)))
+    show_legend(ax, named)
+
+
+def legend_above_plane(ax: Axes, left: float, right: float, bottom: float, top: float) -> None:
+    """Set ranges of equal scale that hold the rectangle, with a strip above it that the legend fills."""
+    handles, labels = ax.get_legend_handles_labels()
+    named = dict(zip(labels, handles, strict=True))
+    strip, (width, height) = _strip(ax, len(named)), _inches(ax)
+    scale = min(width / (right - left), (height - strip) / (top - bottom))
+    # the whole width is filled, so that the axes stay as wide as their legend where height is short
+    centre, half = (left + right) / 2, width / scale / 2
+    ax.set_aspect("equal")
+    ax.set_xlim(centre - half, centre + half)
+    ax.set_ylim(bottom, top + strip / scale)
+    show_legend(ax, named)
+
+
+def show_legend(ax: Axes, named: dict[str, Any]) -> None:
+    """The legend at the upper edge, without a frame but in front of lines through the strip."""
+    ax.legend(
+        named.values(), named.keys(), loc="upper center", ncols=_columns(ax), fontsize=_FONT, facecolor="white",
+        edgecolor="none", framealpha=1, borderaxespad=0.2, columnspacing=1.2,
+    )  # fmt: skip
+
+
+def _inches(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes."""
+    return ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
+
+
+def _columns(ax: Axes) -> int:
+    """Columns of a legend that fit beside each other."""
+    return max(1, int(_inches(ax)[0] / _ENTRY_WIDTH))
+
+
+def _strip(ax: Axes, labels: int) -> float:
+    """Height in inches of a legend with so many labels, at most half of the axes."""
+    return min(math.ceil(labels / _columns(ax)) * _ENTRY_HEIGHT + 0.12, _inches(ax)[1] / 2)
+
+
+def add_title(ax: Axes, *lines: str) -> None:
+    """The numbers that belong to the picture, above it on the left."""
+    ax.set_title("\n".join(lines), loc="left", fontsize=_FONT)

@@ -1,0 +1,113 @@
+"""Gradient growth by lag, in both directions and between its bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..diagnostics.curve import HORIZON
+from ..linearization import Array
+from .canvas import (
+    BLUE,
+    GREY,
+    ORANGE,
+    add_title,
+    axes_for,
+    decade_axis,
+    decades,
+    factor,
+    mark_extinct,
+    some,
+    span,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..diagnostics.gradient_flow import GradientFlow
+
+
+def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
+    """Draw gradients pulled back and tangent vectors pushed forward against the lag, with the bounds if there are any.
+
+    Parameters
+    ----------
+    flow : GradientFlow
+        From :func:`elman.gradient_flow`. Curves are means over the living sequences, the band holds all of them. Bounds
+        (Pascanu, Mikolov and Bengio 2013) are the extreme ones over sequences; a bound far away leaves the picture, its
+        legend entry says where it ends.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default. Ordinates are decimal logarithms.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    ax = axes_for(ax, "plot_gradient_flow")
+    T, n = int(flow.lags[-1]), flow.backward.shape[1]
+    backward, forward = _mean_of_living(flow.backward), _mean_of_living(flow.forward)
+    low, high = _extremes(flow.backward)
+    every = f"backward, all {n} sequences" if n > 1 else None
+    ax.fill_between(flow.lags, low, high, facecolor=BLUE, alpha=0.2, linewidth=0, label=every)
+    for mean, label, color, line, marker in (
+        (backward, "backward, from the end", BLUE, "-", "o"),
+        (forward, "forward, from the beginning", ORANGE, "--", "s"),
+    ):
+        ax.plot(
+            flow.lags, decades(mean), color=color, linestyle=line, marker=marker, markersize=4, markerfacecolor="white",
+            markevery=some(T + 1), label=label,
+        )  # fmt: skip
+    bottom, top = span(decades(backward), decades(forward), low, high)
+    if bottom < -1:
+        bottom = min(bottom, math.log10(HORIZON))
+        ax.axhline(math.log10(HORIZON), color=GREY, linestyle=(0, (1, 3)), label="1e-3 left")
+    top = max(top, min(_bounds(ax, flow), top + (top - bottom) / 2))
+    mark_extinct(ax, backward)
+    decade_axis(ax, bottom - 0.3, top + 0.3)
+    ax.set_xlabel("lag (steps)")
+    ax.set_ylabel("gradient or tangent norm relative to lag 0")
+    add_title(ax, *_title(flow))
+    return ax
+
+
+def _bounds(ax: Axes, flow: GradientFlow) -> float:
+    """Draw the bounds there are; return the decade that the highest reaches."""
+    lines: list[tuple[Array, str, Any]] = []
+    if flow.upper_bound is not None and flow.lower_bound is not None:
+        lines += [
+            (flow.upper_bound.max(axis=1), r"$\sigma_\max(J_t)$", "-."),
+            (flow.lower_bound.min(axis=1), r"$\sigma_\min(J_t)$", (0, (3, 1, 1, 1, 1, 1))),
+        ]
+    if flow.a_priori_bound is not None:
+        lines.append((flow.a_priori_bound, r"$\sigma_\max(W_{hh})$", ":"))
+    for bound, name, style in lines:
+        label = f"{name} bound, {factor(bound[-1])} at lag {flow.lags[-1]}"
+        ax.plot(flow.lags, decades(bound), color="black", linestyle=style, linewidth=1, label=label)
+    return span(*(decades(bound) for bound, _, _ in lines))[1]
+
+
+def _title(flow: GradientFlow) -> list[str]:
+    """Both rates and, where gradients died, how many."""
+    dead = float(flow.dead_fraction[-1])
+    died = [f"{dead:.0%} of the gradients exactly zero at lag {flow.lags[-1]}"] if dead else []
+    return [f"rate backward {flow.rate:+.4f}, forward {flow.forward_rate:+.4f} nats/step", *died]
+
+
+def _mean_of_living(growth: Array) -> Array:
+    """Mean (T + 1,) over the sequences of growth (T + 1, n) that are not -inf; -inf where all are."""
+    living = np.isfinite(growth)
+    count = living.sum(axis=1)
+    return np.where(count > 0, np.where(living, growth, 0.0).sum(axis=1) / np.maximum(count, 1), -np.inf)
+
+
+def _extremes(growth: Array) -> tuple[Array, Array]:
+    """Decades (T + 1,) of the smallest and largest of growth (T + 1, n) that is not -inf; NaN where all is."""
+    living = np.isfinite(growth)
+    return decades(np.where(living, growth, np.inf).min(axis=1)), decades(np.where(living, growth, -np.inf).max(axis=1))
