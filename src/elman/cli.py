@@ -112,13 +112,15 @@ def read_weights(path: str) -> dict[str, Array]:
     OSError
         If it cannot be read.
     """
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise StateDictError(f"{path} holds one array; the weights must be an .npz of named arrays (np.savez)")
-            return {name: stored[name] for name in stored.files}
-    except UNREADABLE as error:
-        raise StateDictError(f"{path} is not an .npz of plain arrays, as np.savez writes it: {error}") from error
+    with open(path, "rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise StateDictError(f"{path} is not an .npz of named arrays, as np.savez writes it")
+        file.seek(0)
+        try:
+            with np.load(file, allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
+        except UNREADABLE as error:
+            raise StateDictError(f"{path} is not an .npz of plain arrays, as np.savez writes it: {error}") from error
 
 
 def _read_array(path: str) -> Array:

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -99,9 +100,11 @@ def slabs(n: int, unit: int, flops: float) -> list[tuple[int, int]]:
         Half-open ranges; empty if n is 0.
     """
     units = -(-n // unit)
-    count = min(_threads, units) if flops >= SPLIT_FLOPS else min(1, units)
-    edges = [min(n, unit * (units * i // count)) for i in range(count + 1)] if count else []
-    return list(zip(edges, edges[1:], strict=False))
+    count = min(_threads, units) if flops >= SPLIT_FLOPS else 1
+    if count <= 1:
+        return [(0, n)] if n else []
+    edges = [min(n, unit * (units * i // count)) for i in range(count + 1)]
+    return list(pairwise(edges))
 
 
 def run(work: Callable[[int, int], Result], ranges: list[tuple[int, int]]) -> list[Result]:
@@ -110,8 +113,8 @@ def run(work: Callable[[int, int], Result], ranges: list[tuple[int, int]]) -> li
     An exception in any of them is raised after all have ended, so that no thread still writes to an array the caller
     believes to be its own.
     """
-    if not ranges:
-        return []
+    if len(ranges) <= 1:
+        return [work(*r) for r in ranges]
     futures = []
     try:
         for r in ranges[1:]:

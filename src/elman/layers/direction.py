@@ -71,9 +71,9 @@ class Direction:
         self.cell, self.variant, self.D, self.H, self.dtype, self.suffix = cell, variant, D, H, dtype, suffix
         self.code = cell.variants.index(variant)
         self.label = cell.name + suffix
-        size = dtype.itemsize
+        size, self.n_gates, self.n_states = dtype.itemsize, len(cell.gates), len(cell.states)
         self.Hp = tile.padded(H, size)
-        self.vectors = len(cell.gates) * self.Hp // tile.lanes_of(size)
+        self.vectors = self.n_gates * self.Hp // tile.lanes_of(size)
         self.s_rs = tile.row_stride(len(cell.states) * self.Hp, size)
         self.g_rs = tile.row_stride(len(cell.stored) * self.Hp, size)
         self.d_rs = tile.row_stride(len(cell.gates) * self.Hp, size)
@@ -83,7 +83,7 @@ class Direction:
 
     def shapes(self, bias: bool) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters."""
-        G = len(self.cell.gates) * self.H
+        G = self.n_gates * self.H
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (G, self.D), "weight_hh": (G, self.H)}
         if bias:
             shapes |= {"bias_ih": (G,), "bias_hh": (G,)}
@@ -102,26 +102,26 @@ class Direction:
 
     def pack(self, W: Array, name: str, buffers: Buffers) -> Array:
         """Panels of a weight matrix (G, J) for ``x @ W^T``."""
-        gates, J = len(self.cell.gates), W.shape[1]
+        gates, J = self.n_gates, W.shape[1]
         P = buffers.take(name, gates * self.Hp * J, self.dtype)
         tile.pack(W.reshape(-1), gates, self.H, J, P)
         return P
 
     def pack_back(self, W: Array, name: str, buffers: Buffers) -> Array:
         """Panels of a weight matrix (G, J) for ``delta @ W``."""
-        gates, J = len(self.cell.gates), W.shape[1]
+        gates, J = self.n_gates, W.shape[1]
         P = buffers.take(name, tile.padded(J, self.dtype.itemsize) * self.delta_size, self.dtype)
         tile.pack_back(W.reshape(-1), gates, self.H, J, P)
         return P
 
     def pack_bias(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """``b_ih + b_hh``, each gate padded; zeros without bias."""
-        bias = buffers.take("bias", len(self.cell.gates) * self.Hp, self.dtype)
+        bias = buffers.take("bias", self.n_gates * self.Hp, self.dtype)
         b_ih = params.get("bias_ih" + self.suffix)
         if b_ih is None:
             bias[:] = 0
         else:
-            tile.pack_bias(b_ih, params["bias_hh" + self.suffix], len(self.cell.gates), self.H, bias)
+            tile.pack_bias(b_ih, params["bias_hh" + self.suffix], self.n_gates, self.H, bias)
         return bias
 
     def place_state(self, rows: Array, state: Array | None) -> None:
@@ -132,8 +132,8 @@ class Direction:
 
     def state_view(self, rows: Array, n: int) -> Array:
         """``n`` padded state rows as an array (n, n_states, H): a view."""
-        whole = rows[: n * self.s_rs].reshape(n, self.s_rs)[:, : len(self.cell.states) * self.Hp]
-        return whole.reshape(n, len(self.cell.states), self.Hp)[:, :, : self.H]
+        whole = rows[: n * self.s_rs].reshape(n, self.s_rs)[:, : self.n_states * self.Hp]
+        return whole.reshape(n, self.n_states, self.Hp)[:, :, : self.H]
 
     def forward(
         self, params: Mapping[str, Array], x: Array, x_rs: int, T: int, B: int, state: Array | None, keep: bool, out: Array,
@@ -172,7 +172,7 @@ class Direction:
         return record
 
     def _flops(self, rows: int, k: int) -> float:
-        return 2.0 * rows * k * self.H * len(self.cell.gates)
+        return 2.0 * rows * k * self.H * self.n_gates
 
     def _raise_if_failed(self, record: Record, ranges: list[tuple[int, int]], statuses: list[int]) -> None:
         """Turn the earliest failing status of all slabs into an exception that names step and sample."""
@@ -268,7 +268,7 @@ class Direction:
 
         if T * B:
             parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, self._flops(T * B, D + H)))
-        gates = len(self.cell.gates)
+        gates = self.n_gates
         rows = dW.reshape(1 + D + H, self.d_rs)[:, : gates * self.Hp].reshape(1 + D + H, gates, self.Hp)[:, :, :H]
         out["weight_ih" + self.suffix].reshape(gates, H, D)[...] = rows[1 : 1 + D].transpose(1, 2, 0)
         out["weight_hh" + self.suffix].reshape(gates, H, H)[...] = rows[1 + D :].transpose(1, 2, 0)

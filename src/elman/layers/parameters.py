@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,9 +28,15 @@ class Parameters(Mapping[str, Array]):
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], dtype: np.dtype[Any]) -> None:
         self.shapes = dict(shapes)
-        self.size = sum(int(np.prod(s)) for s in self.shapes.values())
+        self._lay_out()
         self.owner: object = self
         self._bind(np.zeros(self.size, dtype))
+
+    def _lay_out(self) -> None:
+        """Place the parameters one after the other."""
+        ends = np.cumsum([math.prod(s) for s in self.shapes.values()]).tolist()
+        self.size: int = ends[-1] if ends else 0
+        self._slices = list(zip(self.shapes, map(slice, [0, *ends], ends), self.shapes.values(), strict=False))
 
     def _bind(self, theta: Array) -> None:
         self.theta = theta
@@ -37,12 +44,7 @@ class Parameters(Mapping[str, Array]):
 
     def view(self, vector: Array) -> dict[str, Array]:
         """Named views into another vector of the same layout, such as a gradient."""
-        views, at = {}, 0
-        for name, shape in self.shapes.items():
-            n = int(np.prod(shape))
-            views[name] = vector[at : at + n].reshape(shape)
-            at += n
-        return views
+        return {name: vector[place].reshape(shape) for name, place, shape in self._slices}
 
     def move(self, theta: Array, owner: object) -> None:
         """Continue in another vector, which takes over the present values: how a network joins its layers' parameters."""
@@ -98,7 +100,8 @@ class Parameters(Mapping[str, Array]):
         return {"shapes": self.shapes, "theta": self.theta.copy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.shapes, self.size = state["shapes"], state["theta"].size
+        self.shapes = state["shapes"]
+        self._lay_out()
         self.owner = self
         self._bind(state["theta"])
 

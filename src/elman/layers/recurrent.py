@@ -59,7 +59,7 @@ class Recurrent(Parameterised):
                 "weight_hh": (weight_hh, "weight_hh_init"),
             }.get(name[:9], (bias, "bias_init"))
             draw = initializers.by_name(given, argument)
-            for block in view.reshape(len(self.direction.cell.gates), self.hidden_size, *view.shape[1:]):
+            for block in view.reshape(self.direction.n_gates, self.hidden_size, *view.shape[1:]):
                 block[...] = draw(block.shape, rng)
 
     @property
