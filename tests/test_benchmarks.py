@@ -60,6 +60,7 @@ def smallest(cls):
     return tuple(values[0] for values in params)
 
 
+@needs_jit
 @pytest.mark.parametrize(("cls", "name"), discovered())
 def test_every_benchmark_runs(cls, name):
     benchmark, arguments = cls(), smallest(cls)
@@ -110,6 +111,7 @@ def test_accuracy_tracks_stay_within_what_the_kernels_state(dtype):
     assert 0.3 < accuracy.tanh_ulp(dtype, 20_000) < 2.0
 
 
+@needs_jit
 def test_trace_memory_is_that_of_the_states():
     benchmark = importlib.import_module("benchmarks.recurrent").RNN()
     shape = (100, 32, 28, 64)
@@ -248,7 +250,6 @@ def test_three_significant_digits(value, text):
     assert report.significant(value) == text
 
 
-@needs_jit
 def test_environment_lists_what_changes_a_library(monkeypatch):
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")

@@ -125,7 +125,9 @@ def test_pickles_are_not_loaded(capsys, tmp_path, weights):
 
 
 def test_module_and_version():
-    out = subprocess.run([sys.executable, "-m", "elman", "--version"], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-m", "elman", "--version"], capture_output=True, text=True, check=True
+    ).stdout
     assert out == f"elman {elman.__version__}\n"
 
 

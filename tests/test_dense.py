@@ -63,9 +63,7 @@ def test_perceptron_learns_what_no_line_can():
     x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     y = np.array([0, 1, 1, 0])
     mlp = elman.MLP(2, 8, 2, rng=0)
-    history = elman.fit(
-        mlp, x, y, loss="cross_entropy", optimizer=elman.Adam(0.05), epochs=200, progress=False, rng=0
-    )
+    history = elman.fit(mlp, x, y, loss="cross_entropy", optimizer=elman.Adam(0.05), epochs=200, progress=False, rng=0)
     assert history.loss[-1] < 0.05
     assert np.array_equal(mlp(x).argmax(-1), y)
 

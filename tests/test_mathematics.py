@@ -46,7 +46,9 @@ def test_linear_cell_with_a_loss_at_every_step():
     np.testing.assert_allclose(grads.h0, 0.001001, rtol=1e-13)
 
 
-@pytest.mark.parametrize(("w", "fixed_point", "multiplier"), [(1.5, 0.8585596366, 0.3943130255), (2.0, 0.9575040241, 0.1663720878)])
+@pytest.mark.parametrize(
+    ("w", "fixed_point", "multiplier"), [(1.5, 0.8585596366, 0.3943130255), (2.0, 0.9575040241, 0.1663720878)]
+)
 def test_one_unit_settles_where_tanh_meets_the_diagonal(w, fixed_point, multiplier):
     layer = elman.RNN(0, 1, bias=False)
     layer.params["weight_hh_l0"][...] = w

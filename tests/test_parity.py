@@ -36,9 +36,7 @@ def compare(layer, x, h0, d_output, d_hn, expected):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("case", RECORDED, ids=lambda c: f"{c['nonlinearity']}-bias{c['bias']}-h0{c['h0']}-H{c['H']}")
 def test_recorded(case, dtype):
-    layer = elman.RNN(
-        case["D"], case["H"], nonlinearity=case["nonlinearity"], bias=case["bias"], dtype=dtype
-    )
+    layer = elman.RNN(case["D"], case["H"], nonlinearity=case["nonlinearity"], bias=case["bias"], dtype=dtype)
     layer.load_state_dict({name: np.array(case[name]) for name in layer.params})
     h0 = np.array(case["h0_value"]) if case["h0"] else None
     compare(layer, np.array(case["x"]), h0, np.array(case["d_output"]), np.array(case["d_hn"]), case)
@@ -66,7 +64,8 @@ def away_from_the_kink(nonlinearity, bias, given, shape, dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
-    ("nonlinearity", "bias", "given", "shape"), list(itertools.product(["tanh", "relu"], [True, False], [True, False], SHAPES))
+    ("nonlinearity", "bias", "given", "shape"),
+    list(itertools.product(["tanh", "relu"], [True, False], [True, False], SHAPES)),
 )
 def test_live(nonlinearity, bias, given, shape, dtype):
     torch = pytest.importorskip("torch")
@@ -79,7 +78,9 @@ def test_live(nonlinearity, bias, given, shape, dtype):
     output, hn = reference(tx, th if given else None)
     (output * torch.from_numpy(d_output.astype(np.float64))).sum().backward(retain_graph=True)
     (hn * torch.from_numpy(d_hn.astype(np.float64))).sum().backward()
-    expected = {"output": output, "hn": hn, "d_x": tx.grad} | {f"d_{n}": p.grad for n, p in reference.named_parameters()}
+    expected = {"output": output, "hn": hn, "d_x": tx.grad} | {
+        f"d_{n}": p.grad for n, p in reference.named_parameters()
+    }
     if given:
         expected["d_h0"] = th.grad
     expected = {k: v.detach().numpy() for k, v in expected.items()}

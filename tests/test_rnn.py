@@ -318,7 +318,9 @@ def test_state_dict_is_a_copy_and_loading_is_exact():
 def test_loading_refuses_and_changes_nothing(change, error, words):
     layer, _, _, _ = layer_and_data()
     before = layer.theta.copy()
-    mapping = {k: v for k, v in (layer.state_dict() | {"weight_ih_l0": np.ones((7, 3))} | change).items() if v is not None}
+    mapping = {
+        k: v for k, v in (layer.state_dict() | {"weight_ih_l0": np.ones((7, 3))} | change).items() if v is not None
+    }
     with pytest.raises(error, match=words):
         layer.load_state_dict(mapping)
     assert np.array_equal(layer.theta, before)

@@ -85,8 +85,8 @@ def _diagnose(arguments: argparse.Namespace) -> None:
         shape = (64, arguments.steps) if arguments.batch_first else (arguments.steps, 64)
         x = np.random.default_rng(arguments.seed).standard_normal((*shape, layer.input_size))
         print(
-            f"ASSUMED input: independent normal noise of standard deviation 1, {arguments.steps} steps. The rate depends on "
-            "the input: give the real one with --input X.npy.\n"
+            f"ASSUMED input: independent normal noise of standard deviation 1, {arguments.steps} steps. The rate "
+            "depends on the input: give the real one with --input X.npy.\n"
         )
     else:
         x = _read_array(arguments.input)
@@ -135,12 +135,14 @@ def _read_array(path: str) -> Array:
 
 
 def model_from_weights(weights: Mapping[str, Array], nonlinearity: str, batch_first: bool = False) -> RNN | Network:
-    """Build the layer, or the network with a linear readout, whose ``state_dict`` this is; sizes are read off the shapes.
+    """Build the layer, or the network with a linear readout, whose ``state_dict`` this is; sizes are read off the
+    shapes.
 
     Parameters
     ----------
     weights : mapping
-        ``weight_ih_l0``, ``weight_hh_l0`` and perhaps biases; or those with ``layer.`` in front, and ``readout.weight``.
+        ``weight_ih_l0``, ``weight_hh_l0`` and perhaps biases; or those with ``layer.`` in front, and
+        ``readout.weight``.
     nonlinearity : str
         As for :class:`elman.RNN`.
     batch_first : bool
@@ -159,8 +161,8 @@ def model_from_weights(weights: Mapping[str, Array], nonlinearity: str, batch_fi
     W_ih, W_hh = weights.get(f"{prefix}weight_ih_l0"), weights.get(f"{prefix}weight_hh_l0")
     if W_ih is None or W_hh is None or W_ih.ndim != 2:
         raise StateDictError(
-            "the weights must have PyTorch's names weight_ih_l0 (H, D) and weight_hh_l0 (H, H), with or without 'layer.' in "
-            f"front; got {', '.join(f'{k} {v.shape}' for k, v in weights.items()) or 'nothing'}"
+            "the weights must have PyTorch's names weight_ih_l0 (H, D) and weight_hh_l0 (H, H), with or without "
+            f"'layer.' in front; got {', '.join(f'{k} {v.shape}' for k, v in weights.items()) or 'nothing'}"
         )
     dtype = "float32" if W_hh.dtype == np.float32 else "float64"
     layer = RNN(

@@ -144,8 +144,8 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     Returns
     -------
     dict
-        ``errors`` (name to root mean square error in sunspot numbers), ``history``, ``before`` and ``after`` (each a pair
-        of Diagnosis and Verification), ``network``.
+        ``errors`` (name to root mean square error in sunspot numbers), ``history``, ``before`` and ``after`` (each a
+        pair of Diagnosis and Verification), ``network``.
 
     Raises
     ------
@@ -161,8 +161,9 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     network = Network(RNN(1, HIDDEN, rng=rng), Readout(HIDDEN, 1, rng=rng + 1))
     print(
         f"Yearly sunspot numbers: training {series.years[0]}-{FIRST_VALIDATION_YEAR - 1}, validation "
-        f"-{FIRST_TEST_YEAR - 1}, test -{series.years[-1]}. A tanh network of {HIDDEN} units forecasts the next year from "
-        f"the last {WINDOW}.\nThe first run compiles its kernels, which takes a while; later ones find them on disk."
+        f"-{FIRST_TEST_YEAR - 1}, test -{series.years[-1]}.\nA tanh network of {HIDDEN} units forecasts each next year "
+        f"from the last {WINDOW}.\n"
+        "The first run compiles its kernels, which takes a while; later ones find them on disk."
     )
     before = examine(network, x, y, rng)
     history = train(network, series, progress, rng)
@@ -180,7 +181,7 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     print(summary(*before))
     print("\nGRADIENTS AFTER TRAINING")
     print(f"{after[0]}\n{after[1]}")
-    print("The windows start a year apart and overlap, so they are not independent: the intervals are somewhat too narrow.")
+    print("The windows start a year apart and overlap, so they are not independent: the intervals are somewhat narrow.")
     top, left, right = figure.subplot_mosaic([["forecast"] * 2, ["gradient", "spectrum"]]).values()
     plotting.plot_forecast(series.years[test], series.values[test], forecasts, ax=top)
     after[1].plot(ax=left)
@@ -221,7 +222,7 @@ def report(errors: dict[str, float], n: int) -> str:
     rival = min((name for name in errors if name != "Elman network"), key=errors.__getitem__)
     gap = errors["Elman network"] / errors[rival] - 1
     lines.append(
-        f"The network's error is {abs(gap):.1%} {'larger' if gap > 0 else 'smaller'} than that of the best other, {rival}."
+        f"The network's error is {abs(gap):.1%} {'larger' if gap > 0 else 'smaller'} than {rival}'s, the best other."
         + (" On so few years that decides nothing." if abs(gap) < 0.1 else "")
     )
     return "\n".join(lines)

@@ -23,8 +23,8 @@ Step = Callable[[Mapping[str, Array], Array, Array], Array]
 def check_adjoint(lin: Linearization, *, vectors: int = 3, rtol: float = 1e-12, rng: Any = 0) -> None:
     r"""Assert that vjp is the transpose of jvp, and that both are the products of :meth:`Linearization.jacobian`.
 
-    For random vectors, :math:`\langle u, J v\rangle = \langle J^T u, v\rangle` over the whole trajectory and over windows of
-    one step; J v of one step against the dense Jacobian.
+    For random vectors, :math:`\langle u, J v\rangle = \langle J^T u, v\rangle` over the whole trajectory and over
+    windows of one step; J v of one step against the dense Jacobian.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def check_gradients(
 ) -> None:
     """Assert that ``model.backward`` gives the derivatives of ``model.trace``, along random directions.
 
-    The scalar is a random linear function of output and final state; its derivative along random directions of parameters,
-    input and initial state is compared with central differences of fourth order.
+    The scalar is a random linear function of output and final state; its derivative along random directions of
+    parameters, input and initial state is compared with central differences of fourth order.
 
     Parameters
     ----------
@@ -108,7 +108,9 @@ def check_gradients(
             d /= np.linalg.norm(d)
             expected, got = _difference(scalar, value, d), float((gradient * d).sum())
             error = abs(got - expected) / scale
-            assert error <= rtol, f"the derivative by {name} is {got:.12g}, differences say {expected:.12g} ({error:.1e})"
+            assert error <= rtol, (
+                f"the derivative by {name} is {got:.12g}, differences say {expected:.12g} ({error:.1e})"
+            )
 
 
 def _difference(scalar: Callable[[], float], value: Array, d: Array, h: float = 1e-3) -> float:

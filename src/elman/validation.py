@@ -1,4 +1,5 @@
-"""Checks of arguments, and the words for what is wrong with them. Every kernel relies on them: compiled code checks nothing.
+"""Checks of arguments, and the words for what is wrong with them. Every kernel relies on them: compiled code checks
+nothing.
 
 Each message names the argument, says what it must be and what it was, and gives the likely cure.
 """
@@ -109,7 +110,9 @@ def finite(array: Array, name: str) -> None:
     )
 
 
-def sequences(x: ArrayLike, input_size: int, dtype: np.dtype[Any], batch_first: bool, name: str = "x") -> tuple[Array, bool]:
+def sequences(
+    x: ArrayLike, input_size: int, dtype: np.dtype[Any], batch_first: bool, name: str = "x"
+) -> tuple[Array, bool]:
     """Bring sequences to time-major form.
 
     Parameters
@@ -155,7 +158,8 @@ def sequences(x: ArrayLike, input_size: int, dtype: np.dtype[Any], batch_first: 
 def _axis_cure(shape: tuple[int, ...], size: int) -> str:
     """Where the features seem to be instead."""
     if size in shape[:-1]:
-        return f"; axis {shape.index(size)} has that length: move it to the end with np.moveaxis(x, {shape.index(size)}, -1)"
+        axis = shape.index(size)
+        return f"; axis {axis} has that length: move it to the end with np.moveaxis(x, {axis}, -1)"
     return ""
 
 

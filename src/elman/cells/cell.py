@@ -1,7 +1,7 @@
 """What a cell is: data and five kernels. The contract for whoever adds one.
 
-Sizes: ``T`` steps, ``B`` rows of the batch, ``D`` inputs, ``H`` units, ``K`` tangent vectors. ``Hp`` is H padded to whole
-vectors (:func:`elman.kernels.tile.padded`). All arrays are flat; rows are ``rs`` places apart.
+Sizes: ``T`` steps, ``B`` rows of the batch, ``D`` inputs, ``H`` units, ``K`` tangent vectors. ``Hp`` is H padded to
+whole vectors (:func:`elman.kernels.tile.padded`). All arrays are flat; rows are ``rs`` places apart.
 
 ======== ================================== ==============================================================
 array    rows                               a row holds
@@ -20,12 +20,15 @@ zero     one vector                         zeros, where a sum has no start valu
 
 The contract:
 
-1. Kernels are plain functions of arrays, sizes, a window of steps ``[t0, t1)`` and a slab of batch rows ``[b0, b1)``, decorated by
-   :func:`elman.kernels.compile.kernel`. They allocate nothing, raise nothing, keep nothing. Slabs never share a written row.
+1. Kernels are plain functions of arrays, sizes, a window of steps ``[t0, t1)`` and a slab of batch rows ``[b0, b1)``,
+   decorated by
+   :func:`elman.kernels.compile.kernel`. They allocate nothing, raise nothing, keep nothing. Slabs never share a
+   written row.
 2. State slot 0 is the initial state; step t reads slot ``t`` and writes slot ``t + 1``, both modulo ``slots``. With
    ``slots = T + 1`` everything is kept; with 2 only what streaming needs.
 3. ``forward`` returns -1, or the first step whose state is not finite, and stops there.
-4. ``backward`` is linear in ``d_state`` and ``dY``; K vectors share a row's states. It leaves the gradient of the state at t0.
+4. ``backward`` is linear in ``d_state`` and ``dY``; K vectors share a row's states. It leaves the gradient of the
+   state at t0.
 5. Lanes from H to Hp hold finite numbers, and zero in ``delta``, ``d_state`` and tangents: no loop has a remainder.
 6. Sums are :func:`elman.kernels.tile.product`, so that no bit depends on the batch, the window or the slab.
 7. :func:`elman.testing.check_cell` passes.
@@ -59,16 +62,17 @@ class Cell:
         fills states (and gates, if ``slots > 2``) and, if ``out`` is not empty, ``out[t * B + b, :H]`` with the output.
         Returns a status, see 3.
     backward : callable
-        ``backward(variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, B, K, keep, t0,
-        t1, b0, b1)`` adds row ``t * B + b`` of dY (if not empty; K = 1) to the gradient of the output at step t, writes
-        ``|dL/ds_{t+1}|^2`` of the first state to ``squares[(t * B + b) * K + k]`` and delta to row ``(keep * t * B + b) * K + k``.
+        ``backward(variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, B, K,
+        keep, t0, t1, b0, b1)`` adds row ``t * B + b`` of dY (if not empty; K = 1) to the gradient of the output at
+        step t, writes ``|dL/ds_{t+1}|^2`` of the first state to ``squares[(t * B + b) * K + k]`` and delta to row
+        ``(keep * t * B + b) * K + k``.
     gradients : callable
         ``gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, r0, r1, v0, v1, dW, w_rs)`` adds
         ``[1, x, h]^T delta`` over rows r0..r1 to ``dW`` (1 + D + H rows), vectors v0..v1 of each.
     tangent : callable
-        ``tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1)`` pushes row
-        ``b * K + k`` of V, a ring of two slots, through the window: from slot ``t0 % 2`` to slot ``t1 % 2``; squared norms
-        to ``squares[((t - t0) * B + b) * K + k]``.
+        ``tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1)`` pushes
+        row ``b * K + k`` of V, a ring of two slots, through the window: from slot ``t0 % 2`` to slot ``t1 % 2``;
+        squared norms to ``squares[((t - t0) * B + b) * K + k]``.
     jacobian : callable
         ``jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, B, t, b, J)`` fills ``J`` (S * S).
     factors : callable or None

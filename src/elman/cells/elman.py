@@ -1,6 +1,7 @@
 r"""The Elman cell: :math:`h_t = \phi(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})`.
 
-J. L. Elman, Finding structure in time, Cognitive Science 14 (1990) 179-211. With :math:`\delta_t = \phi'(a_t) \odot dL/dh_t`,
+J. L. Elman, Finding structure in time, Cognitive Science 14 (1990) 179-211. With :math:`\delta_t = \phi'(a_t) \odot
+dL/dh_t`,
 
 .. math:: dL/dh_{t-1} = W_{hh}^T \delta_t, \quad dL/dW_{hh} = \sum_t \delta_t h_{t-1}^T, \quad
           J_t = \partial h_t / \partial h_{t-1} = \mathrm{diag}(\phi'(a_t)) W_{hh}.
@@ -49,7 +50,9 @@ def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, 
     for t in range(t0, t1):
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
-        product(N, U, D, bias, zero, zero, VL, X, (t * B + b0) * x_rs, x_rs, one, P_ih, zero, D * VL, VL, states, new, s_rs)
+        product(
+            N, U, D, bias, zero, zero, VL, X, (t * B + b0) * x_rs, x_rs, one, P_ih, zero, D * VL, VL, states, new, s_rs
+        )
         product(N, U, H, states, new, s_rs, VL, states, now, s_rs, one, P_hh, zero, H * VL, VL, states, new, s_rs)
         if activate(variant, states, new, s_rs, N, U) == 0:
             return t
@@ -64,8 +67,27 @@ def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, 
 
 @kernel
 def backward(
-    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares,
-    H, B, K, keep, t0, t1, b0, b1,  # fmt: skip
+    variant,
+    dY,
+    y_rs,
+    P_back,
+    zero,
+    states,
+    s_rs,
+    gates,
+    g_rs,
+    delta,
+    d_rs,
+    d_state,
+    squares,
+    H,
+    B,
+    K,
+    keep,
+    t0,
+    t1,
+    b0,
+    b1,
 ):
     """Sweep down the window; d_state (B * K rows, s_rs apart) goes from the gradient at t1 to that at t0."""
     VL = lanes(states)

@@ -62,6 +62,8 @@ def windows(series: ArrayLike, length: int, stride: int | None = None) -> Array:
     if data.ndim == 1:
         data = data[:, None]
     if data.ndim != 2 or len(data) < length:
-        raise ArgumentError(f"series must have shape (n,) or (n, D) with n >= length = {length}, got {np.shape(series)}")
+        raise ArgumentError(
+            f"series must have shape (n,) or (n, D) with n >= length = {length}, got {np.shape(series)}"
+        )
     view = np.lib.stride_tricks.sliding_window_view(data, length, axis=0)[::stride]
     return np.ascontiguousarray(view.transpose(2, 0, 1))

@@ -23,15 +23,11 @@ MOST_RESERVED = 32
 
 @runtime_checkable
 class Diagnosable(Protocol):
-    """A model whose gradients can be predicted and measured.
+    """A model whose gradients can be predicted and measured."""
 
-    Attributes
-    ----------
-    batch_axis : int
-        Axis of ``x`` that holds the sequences: 1 for (T, n, D), 0 for (n, T, D).
-    """
-
-    batch_axis: int
+    @property
+    def batch_axis(self) -> int:
+        """Axis of ``x`` that holds the sequences: 1 for (T, n, D), 0 for (n, T, D)."""
 
     def linearize(self, x: Any, h0: Any = None) -> Linearization:
         """Run the model on ``x`` from ``h0`` and return the Jacobians of its ``n`` trajectories."""

@@ -2,8 +2,8 @@ r"""The textbook's layout: a sample is a row, so weights stand on the right.
 
 .. math:: H_t = \phi(X_t W_{xh} + H_{t-1} W_{hh} + b_h), \qquad O_t = H_t W_{hq} + b_q
 
-A. Zhang, Z. C. Lipton, M. Li, A. J. Smola, Dive into Deep Learning (2023), section 9.4. Its matrices are the transposes of
-PyTorch's, and it has one bias where PyTorch has two whose sum counts.
+A. Zhang, Z. C. Lipton, M. Li, A. J. Smola, Dive into Deep Learning (2023), section 9.4. Its matrices are the
+transposes of PyTorch's, and it has one bias where PyTorch has two whose sum counts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def to_textbook(model: RNN | Network) -> dict[str, Array]:
     Returns
     -------
     dict
-        ``W_xh`` (d, h), ``W_hh`` (h, h), ``b_h`` (h,); for a network also ``W_hq`` (h, q), ``b_q`` (q,). Copies. A missing
-        bias is a zero one.
+        ``W_xh`` (d, h), ``W_hh`` (h, h), ``b_h`` (h,); for a network also ``W_hq`` (h, q), ``b_q`` (q,). Copies. A
+        missing bias is a zero one.
 
     Raises
     ------
@@ -58,15 +58,17 @@ def to_textbook(model: RNN | Network) -> dict[str, Array]:
     return out
 
 
-def from_textbook(weights: Mapping[str, ArrayLike], *, nonlinearity: str = "tanh", dtype: DTypeLike = "float64") -> RNN | Network:
-    """Build a layer, or a network if there are ``W_hq`` and ``b_q``, from weights in the textbook's layout.
+def from_textbook(
+    weights: Mapping[str, ArrayLike], *, nonlinearity: str = "tanh", dtype: DTypeLike = "float64"
+) -> RNN | Network:
+    r"""Build a layer, or a network if there are ``W_hq`` and ``b_q``, from weights in the textbook's layout.
 
     Parameters
     ----------
     weights : mapping
         ``W_xh`` (d, h), ``W_hh`` (h, h), ``b_h`` (h,), and both or neither of ``W_hq`` (h, q), ``b_q`` (q,).
     nonlinearity : {"tanh", "relu", "sigmoid", "identity"}
-        The function :math:`\\phi`.
+        The function :math:`\phi`.
     dtype : {"float64", "float32"}
         Type of the layer.
 

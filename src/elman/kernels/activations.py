@@ -9,12 +9,12 @@ tanh         1.5               1.5
 sigmoid      2.0               2.0
 ============ ================= =================
 
-relu and identity are exact. NaN stays NaN, the sign of zero is kept, limits at infinity are right. Where the true sigmoid is
-below the smallest normal number (x < -87.33 in float32, x < -708.39 in float64) the result is 0.
+relu and identity are exact. NaN stays NaN, the sign of zero is kept, limits at infinity are right. Where the true
+sigmoid is below the smallest normal number (x < -87.33 in float32, x < -708.39 in float64) the result is 0.
 
-Method: e^r = 1 + r + r^2 P(r) after subtracting the nearest multiple of ln 2 in two parts (W. J. Cody, W. Waite, Software
-manual for the elementary functions, 1980); tanh x = x + x^3 A(x^2)/B(x^2) below 0.625 and 1 - 2/(1 + e^2x) above, one division
-for both. Coefficients: ``tests/data/make_coefficients.py``.
+Method: e^r = 1 + r + r^2 P(r) after subtracting the nearest multiple of ln 2 in two parts (W. J. Cody, W. Waite,
+Software manual for the elementary functions, 1980); tanh x = x + x^3 A(x^2)/B(x^2) below 0.625 and 1 - 2/(1 + e^2x)
+above, one division for both. Coefficients: ``tests/data/make_coefficients.py``.
 """
 
 from __future__ import annotations
@@ -156,17 +156,17 @@ def identity(m: Any, x: Any) -> Any:
 
 
 def tanh_slope(m: Any, y: Any, g: Any) -> Any:
-    """g * (1 - y**2) for y = tanh(a)."""
+    """G * (1 - y**2) for y = tanh(a)."""
     return g * m.fma(-y, y, 1.0)
 
 
 def relu_slope(m: Any, y: Any, g: Any) -> Any:
-    """g where y > 0, else 0: the slope at 0 is taken as 0, as PyTorch does."""
+    """G where y > 0, else 0: the slope at 0 is taken as 0, as PyTorch does."""
     return m.where(y > 0.0, g, 0.0)
 
 
 def sigmoid_slope(m: Any, y: Any, g: Any) -> Any:
-    """g * y * (1 - y) for y = sigmoid(a)."""
+    """G * y * (1 - y) for y = sigmoid(a)."""
     return g * m.fma(-y, y, y)
 
 
@@ -281,4 +281,3 @@ def evaluate(nonlinearity: str, x: Any) -> Any:
     padded[: x.size] = x.ravel()
     activate_rows(NONLINEARITIES.index(nonlinearity), padded, padded.size, 1, vectors)
     return padded[: x.size].reshape(x.shape)
-

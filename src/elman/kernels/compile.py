@@ -1,11 +1,11 @@
 """The one decorator of every kernel, and where compiled code is kept.
 
-``nogil`` lets a thread pool run kernels side by side; ``error_model="numpy"`` keeps division free of branches, without which
-nothing vectorises. There is no ``fastmath``: it assumes that NaN and infinity do not occur, and what LLVM contracts would
-depend on what shares a basic block.
+``nogil`` lets a thread pool run kernels side by side; ``error_model="numpy"`` keeps division free of branches,
+without which nothing vectorises. There is no ``fastmath``: it assumes that NaN and infinity do not occur, and what
+LLVM contracts would depend on what shares a basic block.
 
-numba's cache looks at the file of a kernel but not at the files it calls into. So the cache folder is named by a hash of all
-the kernels' sources: an edit anywhere finds an empty folder, never a stale kernel.
+numba's cache looks at the file of a kernel but not at the files it calls into. So the cache folder is named by a hash
+of all the kernels' sources: an edit anywhere finds an empty folder, never a stale kernel.
 """
 
 from __future__ import annotations
@@ -65,10 +65,5 @@ def inline(function: Callable[..., Any]) -> Any:
     return njit(error_model="numpy", forceinline=True)(function)
 
 
-def shared(function: Callable[..., Any]) -> Any:
-    """A piece compiled once for each dtype and called by many kernels: large code that would be costly to merge into each."""
-    return njit(error_model="numpy")(function)
-
-
 integer = np.intp
-"""A number of type intp in compiled code. A bare literal has a type of its own, for which numba compiles a callee again."""
+"""Number of type intp in compiled code: a bare literal has a type of its own, which compiles a callee anew."""

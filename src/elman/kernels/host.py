@@ -1,7 +1,7 @@
 """What the processor offers: vector length, registers, and the tile that fits them.
 
-Measured on Zen 4 and Zen 1 (docs/performance.md): four rows share the loads of the panels; as many columns as the registers
-hold beside one vector a column and one broadcast. A tile that spills loses two thirds of its speed.
+Measured on Zen 4 and Zen 1 (docs/performance.md): four rows share the loads of the panels; as many columns as the
+registers hold beside one vector a column and one broadcast. A tile that spills loses two thirds of its speed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Host(NamedTuple):
 def host_from_features(features: str) -> Host:
     """Choose from LLVM's feature string, such as ``"+avx2,+fma,-avx512f"``.
 
-    AVX-512 has 32 registers of 64 bytes; AVX2 has 16 of 32; NEON has 32 of 16; anything else is taken for SSE2, where the
-    fused multiply-add is a library call: right to the bit, and slow.
+    AVX-512 has 32 registers of 64 bytes; AVX2 has 16 of 32; NEON has 32 of 16; anything else is taken for SSE2, where
+    the fused multiply-add is a library call: right to the bit, and slow.
     """
     have = {word[1:] for word in features.split(",") if word.startswith("+")}
     if "avx512f" in have:

@@ -1,8 +1,9 @@
 """Slabs of work over a few threads.
 
-One thread takes one slab of the batch over all time steps: a barrier at every step would cost more than it gains. Kernels are
-serial and release the GIL, so an ordinary thread pool runs them side by side; it is safe under concurrent calls, and a forked
-child makes its own. Handing work to the pool costs about 50 microseconds, so small work stays on the calling thread.
+One thread takes one slab of the batch over all time steps: a barrier at every step would cost more than it gains.
+Kernels are serial and release the GIL, so an ordinary thread pool runs them side by side; it is safe under concurrent
+calls, and a forked child makes its own. Handing work to the pool costs about 50 microseconds, so small work stays on
+the calling thread.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def run(work: Callable[[int, int], Result], ranges: list[tuple[int, int]]) -> li
     futures = []
     try:
         for r in ranges[1:]:
-            futures.append(_executor().submit(work, *r))  # noqa: PERF401
+            futures.append(_executor().submit(work, *r))
     except RuntimeError:
         # the pool was shut down in between (set_num_threads, the interpreter's exit): what it did not take is done here
         pass

@@ -1,11 +1,12 @@
 """The register-tiled matrix product: every output is one chain of fused multiply-adds over k, whatever the shape.
 
-A *panel* holds one vector's worth of columns of a weight matrix, ``[k][lane]``; panels follow each other, so one packing serves
-every tile. A *tile* is a few rows by a few vectors of the output, kept in registers over all k. :func:`product` covers any
-number of rows and vectors with tiles; it also adds up weight gradients, where the "panels" are rows of delta read in place.
+A *panel* holds one vector's worth of columns of a weight matrix, ``[k][lane]``; panels follow each other, so one
+packing serves every tile. A *tile* is a few rows by a few vectors of the output, kept in registers over all k.
+:func:`product` covers any number of rows and vectors with tiles; it also adds up weight gradients, where the "panels"
+are rows of delta read in place.
 
-Because each output starts from its own initial value and meets k in ascending order in one accumulator, no tile shape, batch
-size or slab changes a bit. So k is never split; a single row is made fast by more vectors side by side.
+Because each output starts from its own initial value and meets k in ascending order in one accumulator, no tile
+shape, batch size or slab changes a bit. So k is never split; a single row is made fast by more vectors side by side.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numba import config, types
 from numba.extending import intrinsic
 from numpy.lib.stride_tricks import as_strided
 
-from .compile import inline, integer, kernel, shared
+from .compile import inline, integer, kernel
 from .host import HOST
 from .vector import Emitter, declare, lanes, lanes_of, pointers
 
@@ -34,8 +35,8 @@ def padded(n: int, itemsize: int) -> int:
 def row_stride(n: int, itemsize: int) -> int:
     """Places from one kept row of ``n`` numbers to the next.
 
-    Whole vectors; one more where the rows would lie a multiple of 1 KiB apart: reading down a column would then meet the
-    same few sets of the first-level cache again and again.
+    Whole vectors; one more where the rows would lie a multiple of 1 KiB apart: reading down a column would then meet
+    the same few sets of the first-level cache again and again.
     """
     places = padded(n, itemsize)
     return places + lanes_of(itemsize) if places * itemsize % 1024 == 0 and places else places
@@ -44,15 +45,15 @@ def row_stride(n: int, itemsize: int) -> int:
 def make_tile(rows: int, columns: int) -> Any:
     """Make ``C[r, v] = init[r, v] + sum_k a[r, k] * b[k, v]`` for ``rows`` rows and ``columns`` vectors.
 
-    The result is called as ``tile(init, ioff, i_rs, i_vs, a, aoff, a_rs, a_ks, b, boff, b_vs, b_ks, K, c, coff, c_rs)``:
-    flat arrays, offsets, and strides by row (``rs``), by vector (``vs``) and by k (``ks``) in elements. Vectors of ``c`` are
-    adjacent. ``init`` may be ``c`` itself.
+    The result is called as ``tile(init, ioff, i_rs, i_vs, a, aoff, a_rs, a_ks, b, boff, b_vs, b_ks, K, c, coff,
+    c_rs)``: flat arrays, offsets, and strides by row (``rs``), by vector (``vs``) and by k (``ks``) in elements.
+    Vectors of ``c`` are adjacent. ``init`` may be ``c`` itself.
     """
     if config.DISABLE_JIT:
         return _array_tile(rows, columns)
 
     @intrinsic
-    def tile(typing, init, ioff, i_rs, i_vs, a, aoff, a_rs, a_ks, b, boff, b_vs, b_ks, K, c, coff, c_rs):  # type: ignore[no-untyped-def]
+    def tile(typing, init, ioff, i_rs, i_vs, a, aoff, a_rs, a_ks, b, boff, b_vs, b_ks, K, c, coff, c_rs):
         ip = types.intp
         signature = types.void(init, ip, ip, ip, a, ip, ip, ip, b, ip, ip, ip, ip, c, ip, ip)
 
@@ -70,9 +71,7 @@ def make_tile(rows: int, columns: int) -> Any:
                 ka, kb = builder.mul(k, a_ks), builder.mul(k, b_ks)
                 vectors = [e.load(p, kb) for p in b_columns]
                 scalars = [_broadcast(e, builder.load(builder.gep(p, [ka]))) for p in a_rows]
-                return [
-                    builder.call(fma, [scalars[r], vectors[v], x]) for (r, v), x in zip(grid, acc, strict=True)
-                ]
+                return [builder.call(fma, [scalars[r], vectors[v], x]) for (r, v), x in zip(grid, acc, strict=True)]
 
             width = ir.Constant(coff.type, e.lanes)
             for (r, v), x in zip(grid, e.loop(K, start, step), strict=True):
@@ -98,7 +97,7 @@ def _array_tile(rows: int, columns: int) -> Any:
     def view(a: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         return as_strided(a[offset:], shape, [s * a.itemsize for s in strides])
 
-    def tile(init, ioff, i_rs, i_vs, a, aoff, a_rs, a_ks, b, boff, b_vs, b_ks, K, c, coff, c_rs):  # type: ignore[no-untyped-def]
+    def tile(init, ioff, i_rs, i_vs, a, aoff, a_rs, a_ks, b, boff, b_vs, b_ks, K, c, coff, c_rs):
         width = lanes_of(c.itemsize)
         out = view(init, ioff, (rows, columns, width), (i_rs, i_vs, 1)).copy()
         if K > 0:
@@ -144,12 +143,13 @@ def product(N, V, K, init, ioff, i_rs, i_vs, A, aoff, a_rs, a_ks, P, poff, p_vs,
     N, V, K : int
         Rows, vectors of columns, terms. Any may be 0.
     init : flat array
-        Start values at ``ioff + n * i_rs + v * i_vs``: a bias (``i_rs = 0``), C itself (to add on), or one vector of zeros
-        (both strides 0).
+        Start values at ``ioff + n * i_rs + v * i_vs``: a bias (``i_rs = 0``), C itself (to add on), or one vector of
+        zeros (both strides 0).
     A : flat array
         Read: ``A[n, k]`` at ``aoff + n * a_rs + k * a_ks``.
     P : flat array
-        Read: vector v of row k at ``poff + v * p_vs + k * p_ks``. Packed panels have ``p_vs = K * lanes, p_ks = lanes``.
+        Read: vector v of row k at ``poff + v * p_vs + k * p_ks``. Packed panels have ``p_vs = K * lanes, p_ks =
+        lanes``.
     C : flat array
         Written: vector v of row n at ``coff + n * c_rs + v * lanes``. Must not overlap A or P.
     """
@@ -213,7 +213,7 @@ def pack(W, gates, H, J, P):
 
 @kernel
 def pack_back(W, gates, H, J, P):
-    """A weight matrix (gates * H, J) as panels ``[vector of columns][gate, unit]``: for ``delta @ W``, whose rows are padded."""
+    """A weight matrix (gates * H, J) as panels ``[vector of columns][gate, unit]``: for padded rows ``delta @ W``."""
     VL = lanes(P)
     Hp = (H + VL - 1) // VL * VL
     K = (gates - 1) * Hp + H

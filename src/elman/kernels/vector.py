@@ -1,9 +1,9 @@
 """One text for a formula, two things it runs on: vectors of LLVM's code generator, or NumPy arrays.
 
-A formula is a plain function ``f(m, x, ...)`` that uses ``+ - * /``, comparisons, and the few operations of ``m``. Bound to
-:class:`VectorOps` it emits straight-line vector code with explicit fused multiply-adds, so that no bit depends on what an
-optimiser chooses to contract; bound to :class:`ArrayOps` it computes on arrays, which is what runs under
-``NUMBA_DISABLE_JIT=1`` (equal up to the rounding of the multiply-adds: NumPy has none).
+A formula is a plain function ``f(m, x, ...)`` that uses ``+ - * /``, comparisons, and the few operations of ``m``.
+Bound to :class:`VectorOps` it emits straight-line vector code with explicit fused multiply-adds, so that no bit
+depends on what an optimiser chooses to contract; bound to :class:`ArrayOps` it computes on arrays, which is what runs
+under ``NUMBA_DISABLE_JIT=1`` (equal up to the rounding of the multiply-adds: NumPy has none).
 
 :func:`elementwise` turns a formula into a loop over rows of padded vectors.
 """
@@ -102,7 +102,7 @@ class VectorOps:
         return x._new(x.builder.call(function, [x.value] + [x.constant(m) for m in more]))
 
     def fma(self, x: Value, y: Any, z: Any) -> Value:
-        """x * y + z, rounded once."""
+        """Return x * y + z, rounded once."""
         return self._call("fma", x, y, z)
 
     def abs(self, x: Value) -> Value:
@@ -114,7 +114,7 @@ class VectorOps:
         return self._call("copysign", x, y)
 
     def where(self, mask: Any, x: Any, y: Any) -> Value:
-        """x where the mask holds, else y; at least one is a vector."""
+        """Choose x where the mask holds, else y; at least one is a vector."""
         v = x if isinstance(x, Value) else y
         return v._new(v.builder.select(mask, v.constant(x), v.constant(y)))
 
@@ -137,11 +137,11 @@ class ArrayOps:
     abs, copysign = staticmethod(np.abs), staticmethod(np.copysign)
 
     def fma(self, x: Any, y: Any, z: Any) -> Any:
-        """x * y + z, rounded twice."""
+        """Return x * y + z, rounded twice."""
         return x * y + z
 
     def where(self, mask: Any, x: Any, y: Any) -> Any:
-        """x where the mask holds, else y."""
+        """Choose x where the mask holds, else y."""
         return np.where(mask, x, y).astype(self.dtype, copy=False)
 
     def pow2(self, t: Any) -> Any:
@@ -151,7 +151,7 @@ class ArrayOps:
 
 
 def declare(builder: Any, name: str, vector: Any, arity: int) -> Any:
-    """LLVM's intrinsic function ``name`` for a vector type, spelled out: llvmlite's own declaration knows scalars only."""
+    """LLVM's intrinsic function ``name`` for a vector type: llvmlite's own declaration knows scalars only."""
     suffix = f"v{vector.count}f{32 if isinstance(vector.element, ir.FloatType) else 64}"
     signature = ir.FunctionType(vector, [vector] * arity)
     return cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{suffix}")
@@ -185,7 +185,7 @@ class Emitter:
         return ir.Constant(self.vector, [0.0] * self.lanes)
 
     def loop(self, count: Any, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-        """``for i in range(count): carried = body(i, carried)`` with values in registers; no iteration if count <= 0."""
+        """Emit ``for i in range(count): carried = body(i, carried)`` with values in registers; count may be 0."""
         b = self.builder
         before, inside, after = b.basic_block, b.append_basic_block("loop"), b.append_basic_block("done")
         zero = ir.Constant(count.type, 0)
@@ -213,22 +213,24 @@ def pointers(context: Any, builder: Any, signature: Any, args: Any, which: Any) 
     return [context.make_array(signature.args[i])(context, builder, args[i]).data for i in which]
 
 
-def lanes(array: Any) -> int:
-    """Numbers in a vector of the array's dtype; a constant in compiled code."""
+def _lanes(array: Any) -> int:
     return lanes_of(array.itemsize)
 
 
-def _lanes_intrinsic(typing: Any, array: Any) -> Any:
-    """Code generator of :func:`lanes`."""
+def _lanes_generator(typing: Any, array: Any) -> Any:
     itemsize = array.dtype.bitwidth // 8
     return types.intp(array), lambda c, b, s, a: ir.Constant(c.get_value_type(types.intp), lanes_of(itemsize))
+
+
+lanes: Any = _lanes if config.DISABLE_JIT else intrinsic(_lanes_generator)
+"""``lanes(array)``: numbers in a vector of the array's dtype; a constant in compiled code."""
 
 
 def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...], reduce: str = "finite") -> Any:
     """Make a loop that applies a formula to rows of vectors.
 
-    The result is called as ``f(a0, off0, rs0, a1, off1, rs1, ..., rows, vectors)`` and, for each of ``rows`` rows (array i's
-    start at ``off_i + row * rs_i``) and each of ``vectors`` vectors in it, loads all arrays, computes
+    The result is called as ``f(a0, off0, rs0, a1, off1, rs1, ..., rows, vectors)`` and, for each of ``rows`` rows
+    (array i's start at ``off_i + row * rs_i``) and each of ``vectors`` vectors in it, loads all arrays, computes
     ``formula(m, v0, v1, ...)``, and stores its results (a tuple) to the arrays at positions ``stores``.
 
     Parameters
@@ -296,12 +298,12 @@ def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...
     count = 3 * arrays + (2 if reduce == "finite" else 4)
     names = ["typing", *(f"a{i}" for i in range(count))]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    apply.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+    apply.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
     return intrinsic(apply)
 
 
 def _accumulate(e: Emitter, reduce: str, x: Any, acc: Any) -> Any:
-    """acc + 0 * x stays 0 while every x is finite; acc + x * x in float64 neither overflows nor underflows for float32."""
+    """Add 0 * x, which stays 0 while every x is finite; or x * x in float64, beyond the range of float32."""
     if reduce == "finite":
         return e.builder.call(declare(e.builder, "fma", e.vector, 3), [x, e.zero(), acc])
     if x.type != acc.type:
@@ -341,7 +343,3 @@ def _array_loop(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...
         return int(finite or reduce == "squares")
 
     return apply
-
-
-if not config.DISABLE_JIT:
-    lanes = intrinsic(_lanes_intrinsic)

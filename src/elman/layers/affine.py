@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import parallel, tile
+from ..kernels.vector import lanes_of
 from .buffers import Buffers, scratch
 
 Array = NDArray[Any]
@@ -15,7 +16,9 @@ ROWS = 4
 
 
 class Rows(NamedTuple):
-    """``n`` rows of numbers in a flat array, ``stride`` apart; beyond the numbers of a row there are zeros or other rows."""
+    """``n`` rows of numbers in a flat array, ``stride`` apart; beyond the numbers of a row there are zeros or other
+    rows.
+    """
 
     flat: Array
     stride: int
@@ -43,7 +46,7 @@ class Affine:
         self.K, self.Q, self.dtype = K, Q, dtype
         self.Qp = tile.padded(Q, dtype.itemsize)
         self.stride = tile.row_stride(Q, dtype.itemsize)
-        self.vectors = self.Qp // tile.lanes_of(dtype.itemsize)
+        self.vectors = self.Qp // lanes_of(dtype.itemsize)
 
     def forward(self, W: Array, b: Array | None, a: Rows, name: str, buffers: Buffers) -> Rows:
         """``a @ W^T + b`` as padded rows called ``name``."""
@@ -53,7 +56,9 @@ class Affine:
             bias[: self.Q] = b
         P = scratch().take("affine", self.Qp * self.K, self.dtype)
         tile.pack(W.reshape(-1), 1, self.Q, self.K, P)
-        return self._product(a, P, self.K, self.vectors, bias, Rows(buffers.take(name, a.n * self.stride, self.dtype), self.stride, a.n))
+        return self._product(
+            a, P, self.K, self.vectors, bias, Rows(buffers.take(name, a.n * self.stride, self.dtype), self.stride, a.n)
+        )
 
     def place(self, d: Array, name: str, buffers: Buffers) -> Rows:
         """Gradients (n, Q) as padded rows called ``name``."""
@@ -69,7 +74,9 @@ class Affine:
 
         def work(v0: int, v1: int) -> None:
             tile.accumulate(one, 0, 1, delta.flat, delta.stride, 0, a.n, v0, v1, out, 0, self.stride)
-            tile.accumulate(a.flat, a.stride, self.K, delta.flat, delta.stride, 0, a.n, v0, v1, out, self.stride, self.stride)
+            tile.accumulate(
+                a.flat, a.stride, self.K, delta.flat, delta.stride, 0, a.n, v0, v1, out, self.stride, self.stride
+            )
 
         one = np.ones(1, self.dtype)
         parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, 2.0 * a.n * self.K * self.Q))
@@ -87,11 +94,11 @@ class Affine:
         zeros = scratch().take("affine_bias", Kp, self.dtype)
         zeros[:] = 0
         to = Rows(buffers.take(name, delta.n * stride, self.dtype), stride, delta.n)
-        return self._product(delta, P, self.Q, Kp // tile.lanes_of(size), zeros, to)
+        return self._product(delta, P, self.Q, Kp // lanes_of(size), zeros, to)
 
     def _product(self, a: Rows, P: Array, K: int, vectors: int, bias: Array, to: Rows) -> Rows:
         def work(n0: int, n1: int) -> None:
             tile.affine(a.flat, a.stride, P, K, vectors, bias, to.flat, to.stride, n0, n1)
 
-        parallel.run(work, parallel.slabs(a.n, ROWS, 2.0 * a.n * K * vectors * tile.lanes_of(self.dtype.itemsize)))
+        parallel.run(work, parallel.slabs(a.n, ROWS, 2.0 * a.n * K * vectors * lanes_of(self.dtype.itemsize)))
         return to

@@ -42,5 +42,5 @@ _scratch = _Scratch()
 
 
 def scratch() -> Buffers:
-    """This thread's buffers for what no one needs after the present call: packed weights and the like."""
+    """Buffers of this thread, for what no one needs after the present call: packed weights and the like."""
     return _scratch.buffers

@@ -1,4 +1,6 @@
-"""Layers without recurrence: the linear readout, and the perceptron with one hidden layer that the recurrence grows out of."""
+"""Layers without recurrence: the linear readout, and the perceptron with one hidden layer that the recurrence grows
+out of.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ class Dense(Parameterised):
         """Apply the layer and keep what :meth:`backward` needs; arguments and errors as for calling it."""
         given = np.asarray(x)
         if given.ndim == 0 or given.shape[-1] != self.input_size:
-            raise ShapeError(f"x must have input_size = {self.input_size} numbers in its last axis, got shape {given.shape}")
+            raise ShapeError(
+                f"x must have input_size = {self.input_size} numbers in its last axis, got shape {given.shape}"
+            )
         a = real_array(given, "x", self.dtype)
         lead = a.shape[:-1]
         n = int(np.prod(lead))
@@ -190,7 +194,8 @@ class Readout(Dense):
 class MLP(Dense):
     r"""A perceptron with one hidden layer: :math:`h = \phi(W_{ih} x + b_{ih})`, :math:`y = W_{ho} h + b_{ho}`.
 
-    An Elman network with ``W_hh = 0`` is this, step by step. It may stand alone or as the nonlinear readout of a network.
+    An Elman network with ``W_hh = 0`` is this, step by step. It may stand alone or as the nonlinear readout of a
+    network.
 
     Parameters
     ----------
@@ -206,7 +211,8 @@ class MLP(Dense):
     Attributes
     ----------
     params : mapping
-        ``weight_ih`` (hidden, input), ``bias_ih`` (hidden,), ``weight_ho`` (output, hidden), ``bias_ho`` (output,): live.
+        ``weight_ih`` (hidden, input), ``bias_ih`` (hidden,), ``weight_ho`` (output, hidden), ``bias_ho`` (output,):
+        live.
     """
 
     def __init__(
@@ -262,4 +268,5 @@ class MLP(Dense):
         return self._hidden.input_gradient(p["weight_ih"], d_h, "d_mlp_input", buffers)
 
     def __repr__(self) -> str:
-        return f"MLP({self.input_size}, {self.hidden_size}, {self.output_size}, {self.nonlinearity!r}, dtype={self.dtype.name!r})"
+        sizes = f"{self.input_size}, {self.hidden_size}, {self.output_size}"
+        return f"MLP({sizes}, {self.nonlinearity!r}, dtype={self.dtype.name!r})"

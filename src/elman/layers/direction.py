@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..cells import Cell
 from ..errors import NonFiniteError
 from ..kernels import parallel, tile
+from ..kernels.vector import lanes_of
 from .buffers import Buffers, scratch
 
 Array = NDArray[Any]
@@ -73,7 +74,7 @@ class Direction:
         self.label = cell.name + suffix
         size, self.n_gates, self.n_states = dtype.itemsize, len(cell.gates), len(cell.states)
         self.Hp = tile.padded(H, size)
-        self.vectors = self.n_gates * self.Hp // tile.lanes_of(size)
+        self.vectors = self.n_gates * self.Hp // lanes_of(size)
         self.s_rs = tile.row_stride(len(cell.states) * self.Hp, size)
         self.g_rs = tile.row_stride(len(cell.stored) * self.Hp, size)
         self.d_rs = tile.row_stride(len(cell.gates) * self.Hp, size)
@@ -91,7 +92,7 @@ class Direction:
 
     @cached_property
     def _zero(self) -> Array:
-        return np.zeros(tile.lanes_of(self.dtype.itemsize), self.dtype)
+        return np.zeros(lanes_of(self.dtype.itemsize), self.dtype)
 
     @cached_property
     def _one(self) -> Array:
@@ -136,13 +137,13 @@ class Direction:
         return whole.reshape(n, self.n_states, self.Hp)[:, :, : self.H]
 
     def forward(
-        self, params: Mapping[str, Array], x: Array, x_rs: int, T: int, B: int, state: Array | None, keep: bool, out: Array,
-        buffers: Buffers,
+        self, params: Mapping[str, Array], x: Array, x_rs: int, T: int, B: int, state: Array | None, keep: bool,
+        out: Array, buffers: Buffers,
     ) -> Record:  # fmt: skip
         """Run the cell from ``state`` (B, n_states, H), or from zeros.
 
-        With ``keep`` all states and gates stay in ``buffers``; else only the last, and ``out`` (T * B * H, flat) receives
-        the outputs.
+        With ``keep`` all states and gates stay in ``buffers``; else only the last, and ``out`` (T * B * H, flat)
+        receives the outputs.
 
         Raises
         ------
@@ -196,7 +197,13 @@ class Direction:
         return self.state_view(record.states[at:], record.B).copy()
 
     def backward(
-        self, params: Mapping[str, Array], record: Record, d_output: Array, y_rs: int, d_state: Array | None, buffers: Buffers
+        self,
+        params: Mapping[str, Array],
+        record: Record,
+        d_output: Array,
+        y_rs: int,
+        d_state: Array | None,
+        buffers: Buffers,
     ) -> tuple[Array, Array, Array]:
         """Sweep back through the whole record.
 
@@ -255,7 +262,7 @@ class Direction:
         parallel.run(work, parallel.slabs(record.B, max(1, ROWS // K), flops))
 
     def gradients(self, record: Record, delta: Array, out: Mapping[str, Array]) -> None:
-        """Write the weight gradients to the views ``out``: sums over T * B rows in one order, threads share the columns."""
+        """Write the weight gradients to the views ``out``: sums over T * B rows in one order; threads share columns."""
         T, B, D, H = record.T, record.B, self.D, self.H
         dW = scratch().take("dW", (1 + D + H) * self.d_rs, self.dtype)
         dW[:] = 0
@@ -283,8 +290,10 @@ class Direction:
         dX = np.empty(T * B * Dp, self.dtype)
         if dX.size:
             P = self.pack_back(params["weight_ih" + self.suffix], "P_back", scratch())
-            vectors = Dp // tile.lanes_of(self.dtype.itemsize)
+            vectors = Dp // lanes_of(self.dtype.itemsize)
             zeros = np.zeros(Dp, self.dtype)
             ranges = parallel.slabs(T * B, ROWS, self._flops(T * B, D))
-            parallel.run(lambda n0, n1: tile.affine(delta, self.d_rs, P, self.delta_size, vectors, zeros, dX, Dp, n0, n1), ranges)
+            parallel.run(
+                lambda n0, n1: tile.affine(delta, self.d_rs, P, self.delta_size, vectors, zeros, dX, Dp, n0, n1), ranges
+            )
         return np.ascontiguousarray(dX.reshape(T, B, Dp)[:, :, :D])

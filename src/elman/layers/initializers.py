@@ -1,7 +1,8 @@
 """How weights start. An initialiser is a function ``(shape, rng) -> float64 array``; any such function may be given.
 
-Recurrent matrices are orthogonal by default (A. M. Saxe, J. L. McClelland, S. Ganguli, ICLR 2014): every singular value is 1, so
-that the linear part neither shrinks nor grows a gradient. Input matrices are Glorot uniform (X. Glorot, Y. Bengio, AISTATS 2010).
+Recurrent matrices are orthogonal by default (A. M. Saxe, J. L. McClelland, S. Ganguli, ICLR 2014): every singular
+value is 1, so that the linear part neither shrinks nor grows a gradient. Input matrices are Glorot uniform (X.
+Glorot, Y. Bengio, AISTATS 2010).
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def orthogonal(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
 
 def identity(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """The identity (Q. V. Le, N. Jaitly, G. E. Hinton, arXiv:1504.00941, for relu)."""
-    return np.eye(*shape)
+    rows, columns = shape
+    return np.eye(rows, columns)
 
 
 def uniform(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -77,8 +79,8 @@ def scale_to_radius(W: Array, radius: float) -> Array:
     Raises
     ------
     ArgumentError
-        If ``radius`` is negative or not finite, or W is nilpotent (its radius is 0 up to rounding: no factor helps), or not
-        square.
+        If ``radius`` is negative or not finite, or W is nilpotent (its radius is 0 up to rounding: no factor helps),
+        or not square.
     """
     if not np.isfinite(radius) or radius < 0:
         raise ArgumentError(f"radius must be a finite number of at least 0, got {radius!r}")
@@ -89,7 +91,9 @@ def scale_to_radius(W: Array, radius: float) -> Array:
     now = float(np.abs(np.linalg.eigvals(W)).max(initial=0.0))
     # rounding moves the eigenvalues of a nilpotent matrix to about eps**(1/n) times its norm
     if now <= np.linalg.norm(W) * np.finfo(float).eps ** (1.0 / max(1, n)) and _is_nilpotent(W):
-        raise ArgumentError("the matrix is nilpotent: its spectral radius is 0, and no factor can make it anything else")
+        raise ArgumentError(
+            "the matrix is nilpotent: its spectral radius is 0, and no factor can make it anything else"
+        )
     return W * (radius / now)
 
 

@@ -69,7 +69,8 @@ class Network(Parameterised):
     def __init__(self, layer: Recurrent, readout: Dense) -> None:
         if readout.input_size != layer.hidden_size:
             raise ShapeError(
-                f"the readout must read hidden_size = {layer.hidden_size} numbers, but was made for {readout.input_size}"
+                f"the readout must read hidden_size = {layer.hidden_size} numbers, but was made for "
+                f"{readout.input_size}"
             )
         if readout.dtype != layer.dtype:
             raise ArgumentError(f"layer and readout must have one dtype, got {layer.dtype} and {readout.dtype}")
@@ -245,12 +246,17 @@ class Network(Parameterised):
         if not batched:
             return y[-1:] if len(y) == T and T > 1 else np.asarray(y)[None]
         every = (B, T) if self.layer.batch_first else (T, B)
-        if y.ndim >= 2 and y.shape[:2] == every and not (y.ndim == 2 and every[0] == B and y.shape[1] == self.readout.output_size):
+        if (
+            y.ndim >= 2
+            and y.shape[:2] == every
+            and not (y.ndim == 2 and every[0] == B and y.shape[1] == self.readout.output_size)
+        ):
             return y[:, -1] if self.layer.batch_first else y[-1]
         if len(y) != B:
-            raise ShapeError(f"y must have the axes {every} of x, or (B, ...) with B = {B} for the last step, got {y.shape}")
+            raise ShapeError(
+                f"y must have the axes {every} of x, or (B, ...) with B = {B} for the last step, got {y.shape}"
+            )
         return y
 
     def __repr__(self) -> str:
         return f"Network({self.layer!r}, {self.readout!r})"
-

@@ -47,7 +47,7 @@ class Parameters(Mapping[str, Array]):
         return {name: vector[place].reshape(shape) for name, place, shape in self._slices}
 
     def move(self, theta: Array, owner: object) -> None:
-        """Continue in another vector, which takes over the present values: how a network joins its layers' parameters."""
+        """Continue in another vector, which takes over the present values: how a network joins its parts."""
         theta[:] = self.theta
         self._bind(theta)
         self.owner = owner
@@ -63,7 +63,9 @@ class Parameters(Mapping[str, Array]):
         missing = [n for n in self.shapes if n not in mapping]
         unknown = [n for n in mapping if n not in self.shapes]
         if missing or unknown:
-            parts = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(unknown)}"] * bool(unknown)
+            parts = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(unknown)}"] * bool(
+                unknown
+            )
             raise StateDictError(
                 f"the weights must have exactly the names {', '.join(self.shapes)}; {'; '.join(parts)}. "
                 "Was the layer made with the same num_layers, bidirectional and bias?"
@@ -74,7 +76,9 @@ class Parameters(Mapping[str, Array]):
             if value.dtype.kind != "f":
                 raise DTypeError(f"{name} must hold real floating-point numbers, got dtype {value.dtype}")
             if value.shape != view.shape:
-                cure = "; it seems transposed: PyTorch's layout is (output, input)" if value.T.shape == view.shape else ""
+                cure = (
+                    "; it seems transposed: PyTorch's layout is (output, input)" if value.T.shape == view.shape else ""
+                )
                 raise ShapeError(f"{name} must have shape {view.shape}, got {value.shape}{cure}")
             view[...] = value
             finite(view, name)
@@ -113,7 +117,7 @@ class Parameterised:
 
     @property
     def params(self) -> Mapping[str, Array]:
-        """Name to live view: editing one in place changes the next call. Joining a network moves them: take them after."""
+        """Name to live view: editing one in place changes the next call. Joining a network moves them."""
         return self.parameters
 
     @property

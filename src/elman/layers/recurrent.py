@@ -32,14 +32,16 @@ class Recurrent(Parameterised):
     input_size, hidden_size : int
         Sizes D and H.
     batch_first : bool
-        Whether x and output are (B, T, D) instead of (T, B, D). States are (num_layers * num_directions, B, H) in any case.
+        Whether x and output are (B, T, D) instead of (T, B, D). States are (num_layers * num_directions, B, H) in any
+        case.
     params, theta, dtype
         See :class:`Parameterised`.
     """
 
     def __init__(
         self, cell: Cell, variant: str, input_size: int, hidden_size: int, *, bias: bool, batch_first: bool,
-        dtype: DTypeLike, weight_ih: str | Initializer, weight_hh: str | Initializer, bias_init: str | Initializer, rng: Any,
+        dtype: DTypeLike, weight_ih: str | Initializer, weight_hh: str | Initializer, bias_init: str | Initializer,
+        rng: Any,
     ) -> None:  # fmt: skip
         self.input_size = size(input_size, "input_size", least=0)
         self.hidden_size = size(hidden_size, "hidden_size")
@@ -50,7 +52,11 @@ class Recurrent(Parameterised):
         self._initialize(weight_ih, weight_hh, bias_init, np.random.default_rng(rng))
 
     def _initialize(
-        self, weight_ih: str | Initializer, weight_hh: str | Initializer, bias: str | Initializer, rng: np.random.Generator
+        self,
+        weight_ih: str | Initializer,
+        weight_hh: str | Initializer,
+        bias: str | Initializer,
+        rng: np.random.Generator,
     ) -> None:
         """Fill the parameters, each gate's block by itself."""
         for name, view in self.parameters.items():
@@ -109,9 +115,7 @@ class Recurrent(Parameterised):
         x, state, batched = self._accept(x, h0)
         T, B, H = x.shape[0], x.shape[1], self.hidden_size
         out = np.empty(T * B * H, self.dtype)
-        record = self.direction.forward(
-            self.params, x.reshape(-1), self.input_size, T, B, state, False, out, scratch()
-        )
+        record = self.direction.forward(self.params, x.reshape(-1), self.input_size, T, B, state, False, out, scratch())
         return self._outward(out.reshape(T, B, H), batched), self._state_out(self.direction.last_state(record), batched)
 
     def trace(self, x: ArrayLike, h0: ArrayLike | None = None, *, buffers: Buffers = FRESH) -> Trace:
@@ -187,7 +191,14 @@ class Recurrent(Parameterised):
         return self._backward(trace, rows, self.hidden_size, d_state, need_x, FRESH)
 
     def _backward(
-        self, trace: Trace, rows: Array, y_rs: int, d_state: Array | None, need_x: bool, buffers: Buffers, theta: Array | None = None
+        self,
+        trace: Trace,
+        rows: Array,
+        y_rs: int,
+        d_state: Array | None,
+        need_x: bool,
+        buffers: Buffers,
+        theta: Array | None = None,
     ) -> Gradients:
         """:meth:`backward` for padded rows of d_output, writing the parameters' gradient to ``theta``."""
         d, (record,) = self.direction, trace.records
@@ -207,8 +218,8 @@ class Recurrent(Parameterised):
         step, sample = (int(i) for i in bad[-1]) if len(bad) else (0, 0)
         part = self.direction.cell.states[0]
         raise NonFiniteError(
-            f"{self.direction.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on its "
-            "way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
+            f"{self.direction.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on "
+            "its way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
             what="gradient", layer=self.direction.label, gate=part, step=step, sample=sample,
         )  # fmt: skip
 
@@ -244,8 +255,8 @@ class Recurrent(Parameterised):
         Returns
         -------
         ndarray, shape (T + 1, B)
-            Natural logarithm of ``|dL/ds_{T-k}|`` for lags k = 0 .. T; -inf where it is exactly 0, inf or NaN from where
-            it overflows: here an overflow is a result, not an error.
+            Natural logarithm of ``|dL/ds_{T-k}|`` for lags k = 0 .. T; -inf where it is exactly 0, inf or NaN from
+            where it overflows: here an overflow is a result, not an error.
 
         Raises
         ------
@@ -329,5 +340,6 @@ def refuse_unsupported(**options: Any) -> None:
     for name, value in options.items():
         if value != neutral[name]:
             raise ArgumentError(
-                f"{name} must be {neutral[name]} in this version, which has layers of one cell in one direction; got {value!r}"
+                f"{name} must be {neutral[name]} in this version, whose layers are one cell in one direction; "
+                f"got {value!r}"
             )

@@ -36,8 +36,8 @@ class RNN(Recurrent):
     dtype : {"float64", "float32"}
         Type of parameters, states and gradients; inputs are converted to it.
     weight_ih_init, weight_hh_init, bias_init : str or callable
-        Initialisers by name (``"glorot"``, ``"orthogonal"``, ``"zeros"``, ``"uniform"``, ``"identity"``, ``"gaussian"``) or
-        as objects (:mod:`elman.initializers`). ``"uniform"`` for all three is what PyTorch does.
+        Initialisers by name (``"glorot"``, ``"orthogonal"``, ``"zeros"``, ``"uniform"``, ``"identity"``,
+        ``"gaussian"``) or as objects (:mod:`elman.initializers`). ``"uniform"`` for all three is what PyTorch does.
     rng : None, int or numpy.random.Generator
         Source of the initial weights.
 

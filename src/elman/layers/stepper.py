@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import NonFiniteError, ShapeError
-from ..kernels import tile
 from .buffers import Fresh
 from .direction import Direction, Record
 
@@ -37,7 +36,9 @@ class Stepper:
         # two slots of everything: what a step returns stays untouched while the next one is computed
         self._x = np.zeros((2, B, d.D), dtype)
         self._out = np.zeros((2, B, d.H), dtype)
-        self._record = Record(2, B, self._x.reshape(-1), d.D, np.zeros(2 * B * d.s_rs, dtype), np.zeros(B * d.g_rs, dtype), 2)
+        self._record = Record(
+            2, B, self._x.reshape(-1), d.D, np.zeros(2 * B * d.s_rs, dtype), np.zeros(B * d.g_rs, dtype), 2
+        )
         self._flat_out, self._slot = self._out.reshape(-1), 0
         d.place_state(self._record.states[: B * d.s_rs], state)
 
@@ -68,8 +69,8 @@ class Stepper:
             raise ShapeError(f"x_t must have shape (B, D) = {(B, d.D)}, got {np.shape(x_t)}")
         x[...] = x_t
         status = d.cell.forward(
-            d.code, record.x, d.D, *self._panels, self._bias, record.states, d.s_rs, record.gates, d.g_rs, self._flat_out,
-            d.D, d.H, B, 2, slot, slot + 1, 0, B,
+            d.code, record.x, d.D, *self._panels, self._bias, record.states, d.s_rs, record.gates, d.g_rs,
+            self._flat_out, d.D, d.H, B, 2, slot, slot + 1, 0, B,
         )  # fmt: skip
         if status >= 0:
             raise NonFiniteError(

@@ -1,10 +1,10 @@
 """Training: losses, optimizers, clipping, and :func:`fit`."""
 
+from ..layers.losses import CrossEntropy, Loss, MeanSquaredError
 from .callbacks import Callback, Update
 from .clipping import clip_by_global_norm, global_norm
 from .fit import fit
 from .history import History
-from ..layers.losses import CrossEntropy, Loss, MeanSquaredError
 from .model import Gradients, Model, Trace
 from .optimizers import SGD, Adam, Optimizer
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError
+from ..layers.losses import Loss, get_loss
 from ..validation import size
 from .callbacks import Callback
 from .history import History
 from .loop import Training
-from ..layers.losses import Loss, get_loss
 from .model import Model, check_model
 from .optimizers import Adam, Optimizer
 from .samples import Samples

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NonFiniteError
+from ..layers.losses import Loss
 from .callbacks import Callback, Update
 from .clipping import global_norm
 from .history import History
 from .interrupt import DeferredInterrupt
-from ..layers.losses import Loss
 from .model import Gradients, Model, Trace, parameter_at
 from .optimizers import Optimizer
 from .samples import Samples, Window

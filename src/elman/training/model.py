@@ -63,7 +63,7 @@ class Model(Protocol):
         """Run forward from a state; None is the model's own initial state."""
         ...
 
-    def backward(self, trace: Trace, d_output: Array) -> Gradients:
+    def backward(self, trace: Any, d_output: Array) -> Gradients:
         """Backpropagate a derivative by the output; the result may be overwritten by the next call."""
         ...
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..validation import real_array
 from ..layers.losses import Loss
+from ..validation import real_array
 from .model import Model
 
 Array = NDArray[Any]
