@@ -121,8 +121,8 @@ class Dense(Parameterised):
 
     hidden_size: int
 
-    def backward(self, trace: DenseTrace, d_output: ArrayLike) -> DenseGradients:
-        """Gradients from ``d_output``, shaped as ``trace.output``.
+    def backward(self, trace: DenseTrace, d_output: ArrayLike, *, buffers: Buffers = FRESH) -> DenseGradients:
+        """Gradients from ``d_output``, shaped as ``trace.output``; ``buffers`` as for :meth:`trace`.
 
         Raises
         ------
@@ -130,8 +130,8 @@ class Dense(Parameterised):
             If d_output does not fit.
         """
         d = matching(d_output, "d_output", trace.output.shape, "that of trace.output", self.dtype)
-        theta = np.empty(self.parameters.size, self.dtype)
-        d_x = self.rows_backward(trace.rows, d.reshape(trace.rows[0].n, self.output_size), theta, FRESH)
+        theta = buffers.take("theta", self.parameters.size, self.dtype)
+        d_x = self.rows_backward(trace.rows, d.reshape(trace.rows[0].n, self.output_size), theta, buffers)
         x = np.ascontiguousarray(d_x.view(self.input_size)).reshape(*d.shape[:-1], self.input_size)
         return DenseGradients(self.parameters.view(theta), theta, x)
 

@@ -161,6 +161,8 @@ class Network(Parameterised):
             ``dL/d hn``; zero by default.
         need_x : bool, default False
             Whether to compute ``dL/dx``.
+        buffers : Buffers, optional
+            Memory to use again: the gradients are then overwritten by the next call with the same buffers.
 
         Returns
         -------
@@ -180,7 +182,7 @@ class Network(Parameterised):
         if d_hn is not None:
             d_hn = matching(d_hn, "d_hn", trace.hn.shape, "that of trace.hn", self.dtype)
             d_state = layer._state_in(d_hn, trace.layer.batched)
-        theta = np.empty(self.parameters.size, self.dtype)
+        theta = buffers.take("theta", self.parameters.size, self.dtype)
         n = layer.parameters.size
         d_hidden = self.readout.rows_backward(trace.rows, inward, theta[n:], buffers)
         grads = layer._backward(trace.layer, d_hidden.flat, d_hidden.stride, d_state, need_x, buffers, theta[:n])

@@ -150,14 +150,15 @@ def _compared(
 
 
 def _line_with_bars(ax: Axes, curve: GrowthCurve, label: str) -> None:
-    """The mean as a dashed line, its 95 % interval as bars at some lags."""
-    ax.plot(curve.lags, decades(curve.mean), color=ORANGE, linestyle="--", label=label)
-    at = [k for k in some(curve.n_steps + 1) if np.isfinite(curve.low[k])]
-    ends = decades(np.stack([curve.low[at], curve.high[at]]))
-    ax.errorbar(
-        curve.lags[at], decades(curve.mean[at]), yerr=np.abs(ends - decades(curve.mean[at])), color=ORANGE,
-        linestyle="none", marker="s", markersize=4, markerfacecolor="white", capsize=2,
+    """The mean as a dashed line, marked at some lags, with bars for its 95 % interval where there is one."""
+    mean, at = decades(curve.mean), some(curve.n_steps + 1)
+    ax.plot(
+        curve.lags, mean, color=ORANGE, linestyle="--", marker="s", markersize=4, markerfacecolor="white",
+        markevery=at, label=label,
     )  # fmt: skip
+    known = [k for k in at if np.isfinite(curve.low[k])]
+    ends = decades(np.stack([curve.low[known], curve.high[known]]))
+    ax.errorbar(known, mean[known], yerr=np.abs(ends - mean[known]), fmt="none", ecolor=ORANGE, capsize=2)
 
 
 def _horizon(ax: Axes, curve: GrowthCurve) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from inspect import signature
 from time import perf_counter
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NonFiniteError
+from ..layers.buffers import Buffers
 from ..layers.losses import Loss
 from .callbacks import Callback, Update
 from .clipping import global_norm
@@ -44,6 +46,8 @@ class Training:
         self.history = History(clip_norm=clip_norm)
         self.interrupt = DeferredInterrupt()
         self._spread: dict[tuple[int, ...], Array] = {}
+        # memory used again by every update: fresh pages would cost more than the arithmetic of a middle-sized network
+        self._kept = {"buffers": Buffers()} if "buffers" in signature(model.trace).parameters else {}
 
     def run(self, epochs: int, rng: np.random.Generator, progress: bool) -> None:
         """Train for some epochs, or until interrupted or stopped."""
@@ -72,7 +76,7 @@ class Training:
             state: Any = None
             for window in self.samples.windows:
                 try:
-                    trace = self.model.trace(x[window.x], state)
+                    trace = self.model.trace(x[window.x], state, **self._kept)
                     initial: Any = state
                     state = trace.hn
                     if window.y is None:
@@ -105,7 +109,7 @@ class Training:
             raise _loss_error(value, output, self.model)
         if window.output is not ...:
             d_output = self._spread_over(output, d_output, window)
-        gradients = self.model.backward(trace, d_output)
+        gradients = self.model.backward(trace, d_output, **self._kept)
         gradient = gradients.theta
         norm = global_norm(gradient)
         if not math.isfinite(norm):
@@ -144,7 +148,7 @@ class Training:
             chosen = np.arange(start, min(start + self.batch_size, samples.n_samples))
             x, target = samples.gather(chosen)
             try:
-                output = self.model.trace(x).output
+                output = self.model.trace(x, **self._kept).output
                 value, _ = self.loss.value_and_gradient(output[window.output], target)
                 if not math.isfinite(value):
                     raise _loss_error(value, output, self.model)

@@ -60,7 +60,11 @@ class Model(Protocol):
         ...
 
     def trace(self, x: Array, state: Any = None) -> Trace:
-        """Run forward from a state; None is the model's own initial state."""
+        """Run forward from a state; None is the model's own initial state.
+
+        If it has a keyword ``buffers``, as the networks of elman have, it and :meth:`backward` are given one
+        :class:`~elman.layers.buffers.Buffers` for the whole training, and may return what the next call overwrites.
+        """
         ...
 
     def backward(self, trace: Any, d_output: Array) -> Gradients:
