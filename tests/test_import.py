@@ -1,0 +1,94 @@
+"""What ``import elman`` costs and what it leaves alone."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+LARGEST_COST = 0.15
+"""Seconds that elman may add to what numba and scipy.linalg take."""
+
+TIMED = """
+    import time
+    start = time.process_time()
+    import numba
+    import scipy.linalg
+    {more}
+    print(time.process_time() - start)
+"""
+"""Processor time: with warm files what a quiet machine takes, and the same on a busy one."""
+
+
+def added_cost(run, runs):
+    """Median seconds with elman less the median without, from fresh processes taken in turn."""
+    seconds = {"pass": [], "import elman": []}
+    for _ in range(runs):
+        for more, taken in seconds.items():
+            taken.append(float(run(TIMED.format(more=more))))
+    return statistics.median(seconds["import elman"]) - statistics.median(seconds["pass"])
+
+
+@pytest.fixture
+def run_warm(run_script, tmp_path):
+    """Processes that find bytecode where the first of them left it, as an installed package does."""
+
+    def run(text):
+        return run_script(text, timeout=60, PYTHONDONTWRITEBYTECODE=None, PYTHONPYCACHEPREFIX=tmp_path)
+
+    run("import elman")
+    return run
+
+
+def test_it_costs_little_beside_numba_and_scipy(run_warm):
+    found = []
+    # a disturbance can only make it look slower: any quiet moment will do
+    while len(found) < 4 and (not found or found[-1] > LARGEST_COST):
+        found.append(added_cost(run_warm, 3))
+    assert found[-1] <= LARGEST_COST, found
+
+
+def test_the_measure_sees_a_slow_import(run_warm):
+    slow = "end = time.process_time() + 0.2\n    while time.process_time() < end: pass"
+    assert float(run_warm(TIMED.format(more=slow))) - float(run_warm(TIMED.format(more="pass"))) > LARGEST_COST
+
+
+@pytest.mark.parametrize(
+    "name", ["scipy.stats", "scipy.optimize", "scipy.sparse", "matplotlib", "tqdm", "torch", "mpmath"]
+)
+def test_heavy_packages_are_left_alone(name, run_script):
+    """Beyond what numba and scipy.linalg load themselves."""
+    script = f"""
+        import sys
+        import numba, scipy.linalg
+        before = {name!r} in sys.modules
+        import elman
+        print(before, {name!r} in sys.modules)
+    """
+    before, after = run_script(script, timeout=60).split()
+    assert after == before
+
+
+def test_it_compiles_nothing_and_starts_no_thread(run_script):
+    script = """
+        import threading
+        import elman
+        from elman.cells import ELMAN
+        from elman.kernels import activations, tile
+        for kernel in (ELMAN.forward, ELMAN.backward, tile.affine, tile.pack, activations.activate_rows):
+            assert not getattr(kernel, "signatures", [])
+        print(threading.active_count())
+    """
+    assert run_script(script, timeout=60).strip() == "1"
+
+
+def test_it_is_quiet(run_script):
+    assert run_script("import warnings; warnings.simplefilter('error'); import elman") == ""
+
+
+def test_every_public_name_is_there():
+    import elman
+
+    assert sorted(set(elman.__all__)) == sorted(elman.__all__)
+    for name in elman.__all__:
+        assert getattr(elman, name) is not None
