@@ -1,0 +1,162 @@
+"""The documentation: its Python runs and prints what the page shows; its tables and its reference are complete."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import re
+from pathlib import Path
+
+import matplotlib
+import pytest
+from test_layering import FLOORS
+
+import elman
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
+
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>[a-z ]+) -->\n)?```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```)?", re.M | re.S
+)
+"""A block of Python, perhaps with a mark above it and, below it, what it prints."""
+
+NUMBER = re.compile(r"[-+]?\d[\d.]*(?:e[-+]?\d+)?\*?")
+
+
+def blocks(page):
+    """(line, mark or None, code, shown output or None) of each block of Python."""
+    text = page.read_text(encoding="utf-8")
+    found = [
+        (text.count("\n", 0, m.start("code")) + 1, m["mark"], m["code"], m["output"]) for m in BLOCK.finditer(text)
+    ]
+    assert len(found) == text.count("```python"), f"{page.name}: a block is not closed or indented"
+    return found
+
+
+def skipped(mark):
+    """Whether a block is only to be read: ``not run`` always, ``needs PACKAGE`` where that is not installed."""
+    if mark is None:
+        return False
+    if mark.startswith("needs "):
+        return importlib.util.find_spec(mark.removeprefix("needs ")) is None
+    assert mark == "not run", f"unknown mark {mark!r}"
+    return True
+
+
+def words(text):
+    """The text without its numbers and widths: those may differ in the last digits from machine to machine."""
+    return [" ".join(NUMBER.sub("#", line).split()) for line in text.strip().splitlines()]
+
+
+@pytest.fixture
+def quiet_pyplot():
+    """No window, and no figure left behind."""
+    import matplotlib.pyplot as plt
+
+    before = matplotlib.get_backend()
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+    plt.switch_backend(before)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_runs_and_prints_what_the_page_shows(page, quiet_pyplot, restore_threads, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "page"}
+    for line, mark, code, output in blocks(page):
+        if skipped(mark):
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            # the empty lines put the page's own line number into a traceback
+            exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+        if output is not None:
+            assert words(printed.getvalue()) == words(output), f"{page.name}, line {line}"
+
+
+def test_pages_have_blocks_to_run():
+    """All but the tables of contents and README show Python, most of it with its output."""
+    counts = {page.stem: len(blocks(page)) for page in PAGES if page.stem != "index"}
+    assert all(counts.values()), counts
+    assert sum(output is not None for page in PAGES for *_, output in blocks(page)) >= 15
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rate -0.1392 nats, 95 % [-1e-3, +2.5]", ["rate # nats, # % [#, #]"]),
+        ("horizon  51.44* steps\n\n(44, 265, 1)", ["horizon # steps", "", "(#, #, #)"]),
+        ("vanishing at 99 %", ["vanishing at # %"]),
+    ],
+)
+def test_words_ignore_numbers_only(text, expected):
+    assert words(text) == expected
+
+
+def table(page, first_header):
+    """Rows of the Markdown table whose first header is given, cells as the names in backticks."""
+    rows, inside = [], False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"| {first_header} |"):
+            inside = True
+        elif inside and not line.startswith("|"):
+            break
+        elif inside and not line.startswith("|---"):
+            rows.append([set(re.findall(r"`([^`]+)`", cell)) for cell in line.strip("|").split("|")])
+    return rows
+
+
+def test_the_import_table_is_the_one_that_is_enforced():
+    rows = table(DOCS / "architecture.md", "floor")
+    shown = {floor: (below, packages) for (floor,), below, packages in rows}
+    assert len(rows) == len(shown)
+    assert shown == FLOORS
+
+
+def test_the_map_names_every_module():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    source = Path(elman.__file__).parent
+    names = {path.name for path in source.rglob("*.py")} - {"__init__.py", "__main__.py"}
+    assert not {name for name in names if name not in text}
+
+
+def reference():
+    return "\n".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "reference").glob("*.md")))
+
+
+def test_every_public_name_is_in_the_reference():
+    text = reference()
+    missing = [name for name in elman.__all__ if not re.search(rf"\belman\.{name}\b", text)]
+    assert not missing
+
+
+def test_every_documented_object_exists():
+    """Directives of autodoc name things that can be imported."""
+    named = re.findall(r"^\.\. auto\w+:: (\S+)", reference(), re.M)
+    assert len(named) > 40
+    for name in named:
+        parts = name.split(".")
+        thing = elman
+        for i, part in enumerate(parts[1:], start=2):
+            try:
+                # first: a function may have the name of its module
+                thing = importlib.import_module(".".join(parts[:i]))
+            except ImportError:
+                thing = getattr(thing, part)
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_nothing_refers_to_what_is_not_in_the_project():
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"\.\./shared|/work/|/tmp/|/root/", text), page.name
