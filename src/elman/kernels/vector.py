@@ -194,7 +194,7 @@ class Emitter:
         i, phis = b.phi(count.type), [b.phi(v.type) for v in carried]
         new = body(i, phis)
         end, following = b.basic_block, b.add(i, ir.Constant(count.type, 1))
-        b.cbranch(b.icmp_signed("<", following, count), inside, after)
+        _never_unroll(b, b.cbranch(b.icmp_signed("<", following, count), inside, after))
         for phi, first, last in zip([i, *phis], [zero, *carried], [following, *new], strict=True):
             phi.add_incoming(first, before)
             phi.add_incoming(last, end)
@@ -206,6 +206,16 @@ class Emitter:
             phi.add_incoming(last, end)
             out.append(phi)
         return out
+
+
+def _never_unroll(builder: Any, branch: Any) -> None:
+    """Mark a loop by its backward branch: unrolling fills more registers than there are, and a spill costs far more."""
+    module = builder.module
+    disable = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
+    # a loop is known by a node whose first operand is the node itself
+    loop = ir.MDValue(module, [disable], name=str(len(module.metadata)))
+    loop.operands = (loop, disable)
+    branch.set_metadata("llvm.loop", loop)
 
 
 def pointers(context: Any, builder: Any, signature: Any, args: Any, which: Any) -> list[Any]:

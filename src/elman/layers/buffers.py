@@ -11,6 +11,16 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
+CACHE_LINE = 64
+
+
+def aligned(size: int, dtype: np.dtype[Any]) -> Array:
+    """Flat array that starts on a cache line: a vector that straddles two costs two loads, up to half of the speed."""
+    memory = np.empty(size * dtype.itemsize + CACHE_LINE, np.uint8)
+    start = -memory.__array_interface__["data"][0] % CACHE_LINE
+    return memory[start : start + size * dtype.itemsize].view(dtype)
+
+
 class Buffers:
     """Flat arrays by name; each is reused, and grows when a larger one is asked for."""
 
@@ -21,7 +31,7 @@ class Buffers:
         """The first ``size`` numbers of the array called ``name``; what they hold is left over from its last use."""
         kept = self._kept.get((name, dtype))
         if kept is None or kept.size < size:
-            kept = self._kept[name, dtype] = np.empty(size, dtype)
+            kept = self._kept[name, dtype] = aligned(size, dtype)
         return kept[:size]
 
 
@@ -30,7 +40,7 @@ class Fresh(Buffers):
 
     def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
         """A new array."""
-        return np.empty(size, dtype)
+        return aligned(size, dtype)
 
 
 class _Scratch(threading.local):
