@@ -17,7 +17,7 @@ import elman
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
+PAGES = [ROOT / "README.md", DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*-*.md")), DOCS / "howto" / "training.md"]
 
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[a-z ]+) -->\n)?```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```)?", re.M | re.S
