@@ -147,6 +147,7 @@ def test_one_thread_and_many_give_the_same_bits(dtype, monkeypatch):
         assert {len(c) for c in cuts} <= set(range(2, threads + 1))
 
 
+@pytest.mark.skipif(config.DISABLE_JIT, reason="takes minutes, and without the JIT one thread runs at a time")
 def test_concurrent_calls_from_several_threads(dtype):
     elman.set_num_threads(2)
     count = 6

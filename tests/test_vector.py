@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numba import config
+from numba import config, njit
 
 from elman.kernels import vector
-from elman.kernels.compile import shared
-from elman.kernels.vector import ArrayOps, _array_loop, elementwise, lanes, lanes_of
+from elman.kernels.elementwise import _array_loop, elementwise
+from elman.kernels.vector import ArrayOps, lanes, lanes_of
 
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="compares compiled code")
 
@@ -31,23 +31,27 @@ OPERATIONS = {
 }
 
 
+compiled_call = njit(error_model="numpy")
+"""Intrinsics are called from compiled code only."""
+
+
 def loop(formula, arrays, stores, reduce="finite"):
-    """A compiled function of the loop, since intrinsics are called from compiled code only."""
+    """The loop as a function."""
     inner = elementwise(formula, arrays, stores, reduce)
     if (arrays, reduce) == (2, "finite"):
-        return shared(lambda a, ao, ar, b, bo, br, rows, vectors: inner(a, ao, ar, b, bo, br, rows, vectors))
+        return compiled_call(lambda a, ao, ar, b, bo, br, rows, vectors: inner(a, ao, ar, b, bo, br, rows, vectors))
     if (arrays, reduce) == (3, "finite"):
-        return shared(
+        return compiled_call(
             lambda a, ao, ar, b, bo, br, c, co, cr, rows, vectors: inner(a, ao, ar, b, bo, br, c, co, cr, rows, vectors)
         )
     assert (arrays, reduce) == (1, "squares")
-    return shared(lambda a, ao, ar, rows, vectors, q, qo: inner(a, ao, ar, rows, vectors, q, qo))
+    return compiled_call(lambda a, ao, ar, rows, vectors, q, qo: inner(a, ao, ar, rows, vectors, q, qo))
 
 
 def test_lanes_fill_the_register(dtype):
     assert lanes_of(4) == 2 * lanes_of(8)
     assert lanes_of(4) in (4, 8, 16)
-    assert shared(lambda a: lanes(a))(np.empty(0, dtype)) == lanes_of(dtype.itemsize)
+    assert compiled_call(lambda a: lanes(a))(np.empty(0, dtype)) == lanes_of(dtype.itemsize)
 
 
 @compiled
