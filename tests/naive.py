@@ -11,7 +11,7 @@ PHI = {
 
 
 def rnn_forward(params, x, h0, nonlinearity):
-    """Pre-activations (T, B, H) and states (T + 1, B, H) of an Elman layer, one sequence and one unit after the other."""
+    """Pre-activations (T, B, H) and states (T + 1, B, H) of an Elman layer, step by step."""
     phi = PHI[nonlinearity][0]
     W_ih, W_hh = params["weight_ih_l0"], params["weight_hh_l0"]
     bias = params.get("bias_ih_l0", 0.0) + params.get("bias_hh_l0", 0.0)

@@ -106,7 +106,7 @@ def test_plot_is_a_picture(capsys, weights, inputs, tmp_path):
 def test_errors_are_one_line_and_the_code_is_1(capsys, tmp_path, make, words):
     path = tmp_path / "w.npz"
     make(path)
-    code, out, err = run(capsys, "diagnose", path)
+    code, _out, err = run(capsys, "diagnose", path)
     assert code == 1
     assert err.startswith("elman: ")
     assert err.count("\n") == 1

@@ -99,7 +99,7 @@ def test_network_has_one_vector():
     parts = np.concatenate([layer.theta, readout.theta])
     net = elman.Network(layer, readout)
     assert np.array_equal(net.theta, parts)
-    assert list(net.params)[0] == "layer.weight_ih_l0"
+    assert next(iter(net.params)) == "layer.weight_ih_l0"
     assert np.shares_memory(net.theta, layer.params["weight_hh_l0"])
     x = rng.standard_normal((4, 2, 3))
     before = net(x)[0]

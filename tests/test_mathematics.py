@@ -97,7 +97,7 @@ def test_bounds_of_pascanu_hold_at_every_lag(nonlinearity, gain):
 
 
 def test_identity_relu_network_carries_gradients_unchanged():
-    """Le, Jaitly, Hinton 2015: with positive states the Jacobian is the identity; a dead unit passes exactly nothing."""
+    """Le, Jaitly, Hinton 2015: with positive states the Jacobian is the identity; a dead unit passes nothing."""
     layer = elman.RNN(1, 4, nonlinearity="relu", weight_hh_init="identity", rng=0)
     layer.params["weight_ih_l0"][...] = 0.1
     x = np.abs(np.random.default_rng(0).standard_normal((50, 2, 1))) + 0.1

@@ -69,7 +69,7 @@ def away_from_the_kink(nonlinearity, bias, given, shape, dtype):
 )
 def test_live(nonlinearity, bias, given, shape, dtype):
     torch = pytest.importorskip("torch")
-    T, B, D, H = shape
+    _T, _B, D, H = shape
     layer, x, h0, d_output, d_hn = away_from_the_kink(nonlinearity, bias, given, shape, dtype)
     # torch computes in float64 from the same rounded numbers, so that the difference is ours alone
     reference = torch.nn.RNN(D, H, nonlinearity=nonlinearity, bias=bias).double()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numba import config, njit
 
-from elman.kernels import vector
 from elman.kernels.elementwise import _array_loop, elementwise
 from elman.kernels.vector import ArrayOps, lanes, lanes_of
 
@@ -166,9 +165,7 @@ def test_a_row_has_the_same_sum_of_squares_wherever_it_stands(dtype):
 
 @compiled
 @pytest.mark.parametrize("reduce", ["finite", "squares"])
-def test_the_loop_equals_its_twin(reduce, dtype, monkeypatch):
-    # the twin asks for the lanes in Python, where the intrinsic of that name cannot be called
-    monkeypatch.setattr(vector, "lanes", lambda array: lanes_of(array.itemsize))
+def test_the_loop_equals_its_twin(reduce, dtype):
     n = lanes_of(dtype.itemsize)
     stride = 3 * n
     a = np.random.default_rng(14).normal(size=4 * stride + n).astype(dtype)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import plotting
 from .datasets import sunspots, windows
-from .diagnostics import Diagnosis, Verification, diagnose, spectrum
+from .diagnostics import Diagnosis, Verification, diagnose, gradient_flow, spectrum
 from .errors import MissingExtraError
 from .files import replacing
 from .layers import RNN, Network, Readout
@@ -183,8 +183,9 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     print(f"{after[0]}\n{after[1]}")
     print("The windows start a year apart and overlap, so they are not independent: the intervals are somewhat narrow.")
     top, left, right = figure.subplot_mosaic([["forecast"] * 2, ["gradient", "spectrum"]]).values()
-    plotting.plot_forecast(series.years[test], series.values[test], forecasts, ax=top)
+    plotting.plot_forecast(series.years[test], series.values[test], forecasts, ax=top, ylabel="yearly sunspot number")
     after[1].plot(ax=left)
+    plotting.plot_bounds(gradient_flow(network.linearize(x[:, ::16]), bounds=True, rng=rng), ax=left)
     spectrum(network.layer.params["weight_hh_l0"]).plot(ax=right)
     plotting.plot_jacobian_spectrum(network.linearize(x[:, -1]), ax=right)
     with replacing(path) as temporary:

@@ -28,7 +28,9 @@ class StateDictError(ElmanError, ValueError):
 
 
 class NonFiniteError(ElmanError, FloatingPointError):
-    """A state, a loss or a gradient stopped being a finite number. Parameters and optimizer are as before the call.
+    """A state, a loss or a gradient stopped being a finite number.
+
+    Parameters and optimizer are as the last complete update left them.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
     python tests/data/make_coefficients.py
 
 Exponential: polynomial P with e^r = 1 + r + r^2 P(r) for |r| <= ln(2)/2, smallest largest relative error of e^r.
-Hyperbolic tangent: rational A/B with tanh x = x + x^3 A(x^2)/B(x^2) for 0 <= x <= 0.625, smallest largest relative error.
+Hyperbolic tangent: rational A/B with tanh x = x + x^3 A(x^2)/B(x^2) for 0 <= x <= 0.625, likewise.
 
 W. Fraser, A survey of methods of computing minimax and near-minimax polynomial approximations, J. ACM 12 (1965) 295.
 """
@@ -16,8 +16,8 @@ mp.mp.dps = 60
 def minimax(function, weight, numerator, denominator, low, high, samples=800):
     """Coefficients of A and B (B(0) = 1) that minimise max |weight(u) (A(u)/B(u) - function(u))| on [low, high].
 
-    Returns (A, B without its leading 1, the error). Each round solves the equal-ripple equations on the reference points,
-    where the product of the error level and B is lagged one iteration, then moves the points to the extrema of the error.
+    Returns (A, B without its leading 1, the error). Each round solves the equal-ripple equations on the reference
+    points, then moves the points to the extrema of the error.
     """
     unknowns = numerator + denominator + 2
     chebyshev = [mp.cos(mp.pi * (2 * i + 1) / (2 * unknowns)) for i in range(unknowns)]
@@ -107,10 +107,10 @@ def tangent(numerator, denominator):
 def main():
     for name, degree, ratio in (("float32", 4, (1, 1)), ("float64", 10, (2, 3))):
         p, _, error = exponential(degree)
-        print(name, "exp ", "error 2^%s" % mp.nstr(mp.log(error, 2), 4))
+        print(name, "exp ", f"error 2^{mp.nstr(mp.log(error, 2), 4)}")
         print("   P", [mp.nstr(c, 20) for c in p])
         a, b, error = tangent(*ratio)
-        print(name, "tanh", "error 2^%s" % mp.nstr(mp.log(error, 2), 4))
+        print(name, "tanh", f"error 2^{mp.nstr(mp.log(error, 2), 4)}")
         print("   A", [mp.nstr(c, 20) for c in a])
         print("   B", ["1.0"] + [mp.nstr(c, 20) for c in b])
 

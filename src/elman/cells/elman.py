@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from ..kernels.activations import FORMULAS, MAX_SLOPE, NONLINEARITIES, activate, scale_by_slope, slope
 from ..kernels.compile import inline, integer, kernel
+from ..kernels.elementwise import elementwise
 from ..kernels.tile import accumulate, product
-from ..kernels.vector import elementwise, lanes
+from ..kernels.vector import lanes
 from .cell import Cell
 
 

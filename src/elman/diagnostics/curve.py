@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtrc
 
 from ..errors import ArgumentError
 from ..linearization import Array
@@ -50,6 +49,8 @@ class Horizon:
         return self.steps > self.measured
 
     def __str__(self) -> str:
+        if self.steps == np.inf:
+            return "none: within the sequence the mean does not fall to 1e-3, and its rate is not negative"
         steps, low, high = (f"{x:.4g}" + ("*" if x > self.measured else "") for x in (self.steps, self.low, self.high))
         note = f"   * EXTRAPOLATED beyond T = {self.measured}" if "*" in steps + low + high else ""
         return f"{steps} steps until 1e-3 is left, 95 % [{low}, {high}]{note}"
@@ -242,6 +243,8 @@ class GrowthCurve:
         The interval of the mean at lag ``T`` lies below minus the threshold, between, or above it; or it does not.
         Vanishing also if every gradient is exactly zero, or if so many are (sign test) that the median must be.
         """
+        from scipy.special import bdtrc  # here and not above: importing elman would cost half as much again
+
         dead, living = self.n - int(self.alive[-1]), int(self.alive[-1])
         if living == 0 or bdtrc(dead - 1, self.n, 0.5) < 1 - DECISION_LEVEL:
             return "vanishing"

@@ -82,9 +82,10 @@ def diagnose(
     NonFiniteError
         If a state, Jacobian or loss gradient is not finite.
 
-    Notes ----- The spectrum of the recurrent matrix does not decide whether gradients vanish: on trained networks its
-    radius gives the wrong verdict more often than the right one. Only ``sigma_max(W_hh) max|phi'| < 1`` is a proof, of
-    decay.
+    Notes
+    -----
+    The spectrum of the recurrent matrix does not decide whether gradients vanish: on trained networks its radius gives
+    the wrong verdict more often than the right one. Only ``sigma_max(W_hh) max|phi'| < 1`` is a proof, of decay.
 
     Exponents of long products were first studied by V. I. Oseledets (1968); the finite-time growth of gradients in
     recurrent networks by S. Hochreiter (1991), Y. Bengio, P. Simard and P. Frasconi (1994), and R. Pascanu, T. Mikolov

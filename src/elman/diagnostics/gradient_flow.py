@@ -57,14 +57,24 @@ class GradientFlow:
     n_vectors: int
 
     @property
+    def backward_mean(self) -> Array:
+        """Mean (T + 1,) of ``backward`` over the sequences that live at each lag; -inf where none does."""
+        return _mean_over_living(self.backward)
+
+    @property
+    def forward_mean(self) -> Array:
+        """Mean (T + 1,) of ``forward``, likewise."""
+        return _mean_over_living(self.forward)
+
+    @property
     def rate(self) -> float:
         """Backward rate: mean of ``rates`` over the sequences alive at lag T; -inf if none is."""
-        return _mean_of_living(self.rates)
+        return float(_mean_over_living(self.rates))
 
     @property
     def forward_rate(self) -> float:
         """Forward rate, likewise from ``forward_rates``."""
-        return _mean_of_living(self.forward_rates)
+        return float(_mean_over_living(self.forward_rates))
 
     def __repr__(self) -> str:
         return f"GradientFlow(T={self.lags[-1]}, n={self.backward.shape[1]}, rate={self.rate:.6g})"
@@ -81,10 +91,10 @@ class GradientFlow:
             "  lag      backward   forward   dead     (mean log norm of the living in nats; share of exact zeros)",
         ]
         for lag in sorted({min(lag, T) for lag in (1, 10, 100, T)}):
-            back, forth = (_mean_of_living(growth[lag]) for growth in (self.backward, self.forward))
+            back, forth = self.backward_mean[lag], self.forward_mean[lag]
             lines.append(f"  {lag:<8} {back:<+10.4g} {forth:<+9.4g} {self.dead_fraction[lag]:.1%}")
         if self.upper_bound is not None and self.lower_bound is not None:
-            low, high = _mean_of_living(self.lower_bound[-1]), _mean_of_living(self.upper_bound[-1])
+            low, high = (float(_mean_over_living(bound[-1])) for bound in (self.lower_bound, self.upper_bound))
             lines.append(f"  bounds at lag T: {low:+.4g} .. {high:+.4g} from the singular values of each Jacobian")
         if self.a_priori_bound is not None:
             lines.append(f"  bound at lag T from the weights alone: {self.a_priori_bound[-1]:+.4g}")
@@ -159,7 +169,7 @@ def gradient_flow(
         ends = given[:, None]
     back = backward_growth(lin, ends)
     forth = forward_growth(lin, unit_vectors(generator, n, vectors, S))
-    backward, forward = _mean_over_vectors(back), _mean_over_vectors(forth)
+    backward, forward = _mean_over_living(back), _mean_over_living(forth)
     upper, lower = _singular_bounds(lin) if bounds else (None, None)
     return GradientFlow(
         lags=np.arange(lin.n_steps + 1),
@@ -181,18 +191,12 @@ def _first_lag(T: int) -> int:
     return _FIRST_LAG if T >= _LONG_ENOUGH else min(1, T)
 
 
-def _mean_over_vectors(growth: Array) -> Array:
-    """Mean (T+1, n) over the living vectors of growth (T+1, n, K); -inf where none lives."""
-    living = np.isfinite(growth)
+def _mean_over_living(growth: Array) -> Array:
+    """Mean over the last axis of what is not -inf; -inf where all is."""
+    living = ~np.isneginf(growth)
     count = living.sum(axis=-1)
     total = np.where(living, growth, 0.0).sum(axis=-1)
     return np.where(count > 0, total / np.maximum(count, 1), -np.inf)
-
-
-def _mean_of_living(values: Array) -> float:
-    """Mean of the entries that are not -inf; -inf if all are."""
-    living = values[~np.isneginf(values)]
-    return float(living.mean()) if len(living) else float("-inf")
 
 
 def _slopes(growth: Array) -> Array:

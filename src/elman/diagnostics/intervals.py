@@ -6,14 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ..linearization import Array
 
 LEVEL = 0.95  # of every interval that is shown
-DECISION_LEVEL = (
-    0.99  # of verdicts: at .95 repeated looks call nets on the threshold wrongly in 2 % of cases, here .4 %
-)
+# of verdicts: at .95 repeated looks call networks on the threshold wrongly in 2 % of cases, here .4 %
+DECISION_LEVEL = 0.99
 
 
 def t_quantile(level: float, df: Any) -> Any:
@@ -30,6 +28,8 @@ def t_quantile(level: float, df: Any) -> Any:
     -------
     float or ndarray
     """
+    from scipy.special import stdtrit  # half of what importing elman would cost
+
     return stdtrit(np.where(np.asarray(df) > 0, df, np.nan), 0.5 + level / 2)[()]
 
 

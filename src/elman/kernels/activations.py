@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .compile import inline, kernel
-from .vector import SINGLE, ArrayOps, elementwise, lanes_of
+from .elementwise import elementwise
+from .vector import SINGLE, ArrayOps, lanes_of
 
 NONLINEARITIES = ("tanh", "relu", "sigmoid", "identity")
 """Names in the order of the integer that kernels take as ``variant``."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,25 @@ def source_hash() -> str:
     return digest.hexdigest()[:16]
 
 
+def _roots() -> Iterator[Path]:
+    """Places to try: numba's own setting, the user's cache, the temporary folder. Any of them may be missing."""
+    if config.CACHE_DIR:
+        yield Path(config.CACHE_DIR)
+    if os.environ.get("XDG_CACHE_HOME"):
+        yield Path(os.environ["XDG_CACHE_HOME"], "elman")
+    else:
+        with suppress(RuntimeError):
+            # a home that is only named must not be made
+            yield from (home / ".cache" / "elman" for home in [Path.home()] if home.is_dir())
+    with suppress(FileNotFoundError):
+        # the folder is shared by all users: a name of one's own keeps others' machine code out
+        yield Path(tempfile.gettempdir(), f"elman-{os.getuid()}" if hasattr(os, "getuid") else "elman")
+
+
 def cache_folder() -> str | None:
-    """First folder that can be written to: numba's own setting, the user's cache, the temporary folder; or None."""
-    user = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if Path.home().is_dir() else None)
-    name = f"elman-{os.getuid()}" if hasattr(os, "getuid") else "elman"
-    roots = [config.CACHE_DIR or None, Path(user) / "elman" if user else None, Path(tempfile.gettempdir()) / name]
-    for root in filter(None, roots):
-        folder = Path(root) / source_hash()
+    """First folder that can be written to, or None: then every process compiles anew."""
+    for root in _roots():
+        folder = root / source_hash()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()

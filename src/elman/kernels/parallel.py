@@ -8,6 +8,7 @@ the calling thread.
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Callable
@@ -56,8 +57,9 @@ def set_num_threads(n: int) -> None:
     ValueError
         If n is not an integer of at least 1.
     """
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if isinstance(n, bool) or not hasattr(n, "__index__") or operator.index(n) < 1:
         raise ValueError(f"the number of threads must be an integer of at least 1, got {n!r}")
+    n = operator.index(n)
     global _threads, _pool
     with _lock:
         _threads, old, _pool = n, _pool, None

@@ -152,8 +152,9 @@ class Recurrent(Parameterised):
         return Trace(output, self._state_out(d.last_state(record), batched), states, {}, (record,), batched)
 
     def backward(
-        self, trace: Trace, d_output: ArrayLike | None = None, d_hn: ArrayLike | None = None, *, need_x: bool = True
-    ) -> Gradients:
+        self, trace: Trace, d_output: ArrayLike | None = None, d_hn: ArrayLike | None = None, *, need_x: bool = True,
+        buffers: Buffers = FRESH,
+    ) -> Gradients:  # fmt: skip
         """Backpropagation through time.
 
         Parameters
@@ -166,6 +167,8 @@ class Recurrent(Parameterised):
             ``dL/d hn``; zero by default.
         need_x : bool, default True
             Whether to compute ``dL/dx``.
+        buffers : Buffers, optional
+            Memory to use again: the gradients are then overwritten by the next call with the same buffers.
 
         Returns
         -------
@@ -188,7 +191,7 @@ class Recurrent(Parameterised):
         if d_hn is not None:
             d_hn = matching(d_hn, "d_hn", trace.hn.shape, "that of trace.hn", self.dtype)
             d_state = self._state_in(d_hn, trace.batched)
-        return self._backward(trace, rows, self.hidden_size, d_state, need_x, FRESH)
+        return self._backward(trace, rows, self.hidden_size, d_state, need_x, buffers)
 
     def _backward(
         self,
@@ -204,7 +207,8 @@ class Recurrent(Parameterised):
         d, (record,) = self.direction, trace.records
         delta, d_initial, norms = d.backward(self.params, record, rows, y_rs, d_state, buffers)
         self._check_gradient(norms, d_initial)
-        theta = np.empty(self.parameters.size, self.dtype) if theta is None else theta
+        if theta is None:
+            theta = buffers.take("theta", self.parameters.size, self.dtype)
         views = self.parameters.view(theta)
         d.gradients(record, delta, views)
         d_x = self._outward(d.input_gradient(self.params, record, delta), trace.batched) if need_x else None

@@ -8,11 +8,12 @@ axis with the decades written as powers of ten.
 
 from .diagnosis import plot_diagnosis, plot_verification
 from .exponents import plot_lyapunov
-from .flow import plot_gradient_flow
+from .flow import plot_bounds, plot_gradient_flow
 from .plane import plot_jacobian_spectrum, plot_spectrum
 from .series import plot_forecast, plot_history
 
 __all__ = [
+    "plot_bounds",
     "plot_diagnosis",
     "plot_forecast",
     "plot_gradient_flow",

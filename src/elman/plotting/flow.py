@@ -52,7 +52,7 @@ def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
     """
     ax = axes_for(ax, "plot_gradient_flow")
     T, n = int(flow.lags[-1]), flow.backward.shape[1]
-    backward, forward = _mean_of_living(flow.backward), _mean_of_living(flow.forward)
+    backward, forward = flow.backward_mean, flow.forward_mean
     low, high = _extremes(flow.backward)
     every = f"backward, all {n} sequences" if n > 1 else None
     ax.fill_between(flow.lags, low, high, facecolor=BLUE, alpha=0.2, linewidth=0, label=every)
@@ -77,6 +77,25 @@ def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def plot_bounds(flow: GradientFlow, ax: Axes) -> Axes:
+    """Add the bounds of a flow to another picture of the same gradients, whose range stays.
+
+    Parameters
+    ----------
+    flow : GradientFlow
+        From :func:`elman.gradient_flow` with ``bounds=True``.
+    ax : matplotlib.axes.Axes
+        Axes that a picture of gradients by lag has been drawn on.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    _bounds(ax, flow)
+    decade_axis(ax, 0, 0)
+    return ax
+
+
 def _bounds(ax: Axes, flow: GradientFlow) -> float:
     """Draw the bounds there are; return the decade that the highest reaches."""
     lines: list[tuple[Array, str, Any]] = []
@@ -98,13 +117,6 @@ def _title(flow: GradientFlow) -> list[str]:
     dead = float(flow.dead_fraction[-1])
     died = [f"{dead:.0%} of the gradients exactly zero at lag {flow.lags[-1]}"] if dead else []
     return [f"rate backward {flow.rate:+.4f}, forward {flow.forward_rate:+.4f} nats/step", *died]
-
-
-def _mean_of_living(growth: Array) -> Array:
-    """Mean (T + 1,) over the sequences of growth (T + 1, n) that are not -inf; -inf where all are."""
-    living = np.isfinite(growth)
-    count = living.sum(axis=1)
-    return np.where(count > 0, np.where(living, growth, 0.0).sum(axis=1) / np.maximum(count, 1), -np.inf)
 
 
 def _extremes(growth: Array) -> tuple[Array, Array]:

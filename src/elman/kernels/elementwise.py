@@ -1,0 +1,134 @@
+"""Loops over rows of padded vectors, made from a formula: the elementwise part of a cell."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
+
+from .vector import ArrayOps, Emitter, Value, VectorOps, declare, lanes_of, pointers
+
+
+def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...], reduce: str = "finite") -> Any:
+    """Make a loop that applies a formula to rows of vectors.
+
+    The result is called as ``f(a0, off0, rs0, a1, off1, rs1, ..., rows, vectors)`` and, for each of ``rows`` rows
+    (array i's start at ``off_i + row * rs_i``) and each of ``vectors`` vectors in it, loads all arrays, computes
+    ``formula(m, v0, v1, ...)``, and stores its results (a tuple) to the arrays at positions ``stores``.
+
+    Parameters
+    ----------
+    formula : callable
+        Takes the operations object and one value an array; returns a tuple, first what is reduced.
+    arrays : int
+        Number of arrays it reads.
+    stores : tuple of int
+        Which arrays receive the results, in the order of the tuple.
+    reduce : {"finite", "squares"}
+        ``"finite"``: the call returns 1 if every first result is a finite number, else 0. ``"squares"``: two further
+        arguments ``squares, offset``; the sum of squares of each row's first result, added up in float64, is written
+        to ``squares[offset + row]``, and the call returns 1.
+
+    Returns
+    -------
+    callable
+        An intrinsic for compiled code; its NumPy twin where the JIT is off.
+    """
+    if config.DISABLE_JIT:
+        return _array_loop(formula, arrays, stores, reduce)
+
+    def apply(typing: Any, *args: Any) -> Any:
+        ip = types.intp
+        operands = [t for a in args[: 3 * arrays : 3] for t in (a, ip, ip)]
+        extra = [args[-2], ip] if reduce == "squares" else []
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            e = Emitter(builder, context.get_value_type(signature.args[0].dtype))
+            data = pointers(context, builder, signature, values, range(0, 3 * arrays, 3))
+            offsets, strides = values[1 : 3 * arrays : 3], values[2 : 3 * arrays : 3]
+            rows, vectors = values[3 * arrays : 3 * arrays + 2]
+            wide = ir.VectorType(ir.DoubleType(), e.lanes)
+            start = e.zero() if reduce == "finite" else ir.Constant(wide, [0.0] * e.lanes)
+            m = VectorOps(e.element)
+
+            def row(r: Any, carried: list[Any]) -> list[Any]:
+                base = [builder.add(o, builder.mul(s, r)) for o, s in zip(offsets, strides, strict=True)]
+
+                def vector(v: Any, acc: list[Any]) -> list[Any]:
+                    step = builder.mul(v, ir.Constant(v.type, e.lanes))
+                    at = [builder.add(o, step) for o in base]
+                    out = formula(m, *(Value(builder, e.load(p, o)) for p, o in zip(data, at, strict=True)))
+                    for i, x in zip(stores, out, strict=True):
+                        e.store(x.value, data[i], at[i])
+                    return [_accumulate(e, reduce, out[0].value, acc[0])]
+
+                if reduce == "finite":
+                    return e.loop(vectors, carried, vector)
+                total = _horizontal_sum(builder, e.loop(vectors, [start], vector)[0])
+                squares = pointers(context, builder, signature, values, [3 * arrays + 2])[0]
+                builder.store(total, builder.gep(squares, [builder.add(values[-1], r)]))
+                return []
+
+            carried = e.loop(rows, [start] if reduce == "finite" else [], row)
+            if reduce == "squares":
+                return ir.Constant(ir.IntType(64), 1)
+            total = _horizontal_sum(builder, carried[0])
+            return builder.zext(builder.fcmp_ordered("ord", total, total), ir.IntType(64))
+
+        return types.int64(*operands, ip, ip, *extra), codegen
+
+    # numba reads the arity off the signature and cannot lower *args
+    count = 3 * arrays + (2 if reduce == "finite" else 4)
+    names = ["typing", *(f"a{i}" for i in range(count))]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    apply.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
+    return intrinsic(apply)
+
+
+def _accumulate(e: Emitter, reduce: str, x: Any, acc: Any) -> Any:
+    """Add 0 * x, which stays 0 while every x is finite; or x * x in float64, beyond the range of float32."""
+    if reduce == "finite":
+        return e.builder.call(declare(e.builder, "fma", e.vector, 3), [x, e.zero(), acc])
+    if x.type != acc.type:
+        x = e.builder.fpext(x, acc.type)
+    return e.builder.call(declare(e.builder, "fma", acc.type, 3), [x, x, acc])
+
+
+def _horizontal_sum(builder: Any, vector: Any) -> Any:
+    """Sum of the lanes in a fixed tree: halves are added until one is left."""
+    n = vector.type.count
+    while n > 1:
+        n //= 2
+        mask = ir.VectorType(ir.IntType(32), n)
+        low = builder.shuffle_vector(vector, vector, ir.Constant(mask, list(range(n))))
+        high = builder.shuffle_vector(vector, vector, ir.Constant(mask, list(range(n, 2 * n))))
+        vector = builder.fadd(low, high)
+    return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
+
+
+def _array_loop(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...], reduce: str) -> Any:
+    """NumPy twin of what :func:`elementwise` makes, row by row."""
+
+    def apply(*args: Any) -> int:
+        operands = [args[3 * i : 3 * i + 3] for i in range(arrays)]
+        rows, vectors = args[3 * arrays : 3 * arrays + 2]
+        m = ArrayOps(operands[0][0].dtype)
+        width = vectors * lanes_of(operands[0][0].itemsize)
+        finite = True
+        for r in range(rows):
+            views = [a[o + r * s : o + r * s + width] for a, o, s in operands]
+            with np.errstate(all="ignore"):  # compiled code does not warn either
+                out = formula(m, *(v.copy() for v in views))
+            for i, x in zip(stores, out, strict=True):
+                views[i][...] = x
+            finite = finite and bool(np.isfinite(out[0]).all())
+            if reduce == "squares":
+                args[-2][args[-1] + r] = np.sum(np.square(out[0], dtype=np.float64))
+        return int(finite or reduce == "squares")
+
+    return apply
