@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..kernels.activations import FORMULAS, MAX_SLOPE, NONLINEARITIES, activate, scale_by_slope, slope
 from ..kernels.compile import inline, integer, kernel
-from ..kernels.elementwise import elementwise
+from ..kernels.elementwise import add_row, copy_row, elementwise
 from ..kernels.tile import accumulate, product
 from ..kernels.vector import lanes
 from .cell import Cell
@@ -59,10 +59,7 @@ def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, 
             return t
         if out.size > 0:
             for n in range(N):
-                to = (t * B + b0 + n) * H
-                at = new + n * s_rs
-                for j in range(H):
-                    out[to + j] = states[at + j]
+                copy_row(out, (t * B + b0 + n) * H, states, new + n * s_rs, H)
     return -1
 
 
@@ -98,9 +95,7 @@ def backward(
         for b in range(b0, b1):
             g = b * K * s_rs
             if dY.size > 0:
-                at = (t * B + b) * y_rs
-                for j in range(H):
-                    d_state[g + j] += dY[at + j]
+                add_row(d_state, g, dY, (t * B + b) * y_rs, H)
             to = (keep * t * B + b) * K * d_rs
             h = ((t + 1) * B + b) * s_rs
             _rows_delta(variant, states, h, d_state, g, s_rs, delta, to, d_rs, K, U, squares, (t * B + b) * K)

@@ -90,6 +90,66 @@ def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...
     return intrinsic(apply)
 
 
+def rowwise(formula: Callable[[Any, Any], Any]) -> Any:
+    """Make a loop over one row of any length: whole vectors first, then the rest number by number.
+
+    The result is called as ``f(to, toff, a, off, n)`` and sets ``to[toff + j] = formula(to[toff + j], a[off + j])`` for
+    ``j < n``. For rows that the user sees, which are not padded; LLVM's own vectoriser is three times slower at these
+    lengths.
+
+    Parameters
+    ----------
+    formula : callable
+        Takes and returns one value; uses ``+ - *`` only.
+    """
+    if config.DISABLE_JIT:
+
+        def on_arrays(to: Any, toff: int, a: Any, off: int, n: int) -> None:
+            to[toff : toff + n] = formula(to[toff : toff + n], a[off : off + n])
+
+        return on_arrays
+
+    @intrinsic
+    def on_vectors(typing: Any, to: Any, toff: Any, a: Any, off: Any, n: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            e = Emitter(builder, context.get_value_type(signature.args[0].dtype))
+            to, a = pointers(context, builder, signature, values, (0, 2))
+            _, toff, _, off, n = values
+            lanes = ir.Constant(n.type, e.lanes)
+            vectors = builder.sdiv(n, lanes)
+
+            def whole(i: Any, _: list[Any]) -> list[Any]:
+                step = builder.mul(i, lanes)
+                at, source = builder.add(toff, step), builder.add(off, step)
+                x = formula(Value(builder, e.load(to, at)), Value(builder, e.load(a, source)))
+                e.store(x.value, to, at)
+                return []
+
+            def single(i: Any, _: list[Any]) -> list[Any]:
+                step = builder.add(i, builder.mul(vectors, lanes))
+                at = builder.gep(to, [builder.add(toff, step)])
+                source = builder.load(builder.gep(a, [builder.add(off, step)]))
+                x = formula(Value(builder, builder.load(at)), Value(builder, source))
+                builder.store(x.value, at)
+                return []
+
+            e.loop(vectors, [], whole)
+            e.loop(builder.sub(n, builder.mul(vectors, lanes)), [], single)
+            return context.get_dummy_value()
+
+        ip = types.intp
+        return types.void(to, ip, a, ip, ip), codegen
+
+    return on_vectors
+
+
+copy_row = rowwise(lambda to, a: a)
+"""``copy_row(to, toff, a, off, n)``: ``to = a``."""
+
+add_row = rowwise(lambda to, a: to + a)
+"""``add_row(to, toff, a, off, n)``: ``to += a``."""
+
+
 def _accumulate(e: Emitter, reduce: str, x: Any, acc: Any) -> Any:
     """Add 0 * x, which stays 0 while every x is finite; or x * x in float64, beyond the range of float32."""
     if reduce == "finite":

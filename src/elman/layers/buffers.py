@@ -25,13 +25,14 @@ class Buffers:
     """Flat arrays by name; each is reused, and grows when a larger one is asked for."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, np.dtype[Any]], Array] = {}
+        self._kept: dict[tuple[str, str], Array] = {}
 
     def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
         """The first ``size`` numbers of the array called ``name``; what they hold is left over from its last use."""
-        kept = self._kept.get((name, dtype))
+        key = name, dtype.char
+        kept = self._kept.get(key)
         if kept is None or kept.size < size:
-            kept = self._kept[name, dtype] = aligned(size, dtype)
+            kept = self._kept[key] = aligned(size, dtype)
         return kept[:size]
 
 

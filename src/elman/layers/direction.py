@@ -6,9 +6,8 @@ Nothing here knows a cell by name: sizes, gate blocks and kernels come from its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,7 @@ ROWS = 4
 """Batch rows that a tile takes together; a slab is a multiple of it."""
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """What a forward pass leaves for a backward pass: flat padded arrays.
 
     Attributes
@@ -72,6 +70,9 @@ class Direction:
         self.cell, self.variant, self.D, self.H, self.dtype, self.suffix = cell, variant, D, H, dtype, suffix
         self.code = cell.variants.index(variant)
         self.label = cell.name + suffix
+        self.weight_ih, self.weight_hh = "weight_ih" + suffix, "weight_hh" + suffix
+        self.bias_ih, self.bias_hh = "bias_ih" + suffix, "bias_hh" + suffix
+        self.keys = {name: name + suffix for name in ("states", "gates", "d_state", "delta")}
         size, self.n_gates, self.n_states = dtype.itemsize, len(cell.gates), len(cell.states)
         self.Hp = tile.padded(H, size)
         self.vectors = self.n_gates * self.Hp // lanes_of(size)
@@ -85,10 +86,8 @@ class Direction:
     def shapes(self, bias: bool) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters."""
         G = self.n_gates * self.H
-        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (G, self.D), "weight_hh": (G, self.H)}
-        if bias:
-            shapes |= {"bias_ih": (G,), "bias_hh": (G,)}
-        return {name + self.suffix: shape for name, shape in shapes.items()}
+        shapes: dict[str, tuple[int, ...]] = {self.weight_ih: (G, self.D), self.weight_hh: (G, self.H)}
+        return shapes | ({self.bias_ih: (G,), self.bias_hh: (G,)} if bias else {})
 
     @cached_property
     def _zero(self) -> Array:
@@ -118,11 +117,11 @@ class Direction:
     def pack_bias(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """``b_ih + b_hh``, each gate padded; zeros without bias."""
         bias = buffers.take("bias", self.n_gates * self.Hp, self.dtype)
-        b_ih = params.get("bias_ih" + self.suffix)
+        b_ih = params.get(self.bias_ih)
         if b_ih is None:
             bias[:] = 0
         else:
-            tile.pack_bias(b_ih, params["bias_hh" + self.suffix], self.n_gates, self.H, bias)
+            tile.pack_bias(b_ih, params[self.bias_hh], self.n_gates, self.H, bias)
         return bias
 
     def place_state(self, rows: Array, state: Array | None) -> None:
@@ -133,8 +132,9 @@ class Direction:
 
     def state_view(self, rows: Array, n: int) -> Array:
         """``n`` padded state rows as an array (n, n_states, H): a view."""
-        whole = rows[: n * self.s_rs].reshape(n, self.s_rs)[:, : self.n_states * self.Hp]
-        return whole.reshape(n, self.n_states, self.Hp)[:, :, : self.H]
+        step = self.dtype.itemsize
+        shape, strides = (n, self.n_states, self.H), (self.s_rs * step, self.Hp * step, step)
+        return np.ndarray(shape, self.dtype, rows, 0, strides)
 
     def forward(
         self, params: Mapping[str, Array], x: Array, x_rs: int, T: int, B: int, state: Array | None, keep: bool,
@@ -151,14 +151,14 @@ class Direction:
             Naming the first step and sample.
         """
         slots = T + 1 if keep else 2
-        states = buffers.take("states" + self.suffix, slots * B * self.s_rs, self.dtype)
-        gates = buffers.take("gates" + self.suffix, (T if keep else 1) * B * self.g_rs, self.dtype)
+        states = buffers.take(self.keys["states"], slots * B * self.s_rs, self.dtype)
+        gates = buffers.take(self.keys["gates"], (T if keep else 1) * B * self.g_rs, self.dtype)
         self.place_state(states[: B * self.s_rs], state)
         record = Record(T, B, x, x_rs, states, gates, slots)
         if T * B == 0:
             return record
-        P_ih = self.pack(params["weight_ih" + self.suffix], "P_ih", scratch())
-        P_hh = self.pack(params["weight_hh" + self.suffix], "P_hh", scratch())
+        P_ih = self.pack(params[self.weight_ih], "P_ih", scratch())
+        P_hh = self.pack(params[self.weight_hh], "P_hh", scratch())
         bias = self.pack_bias(params, scratch())
 
         def work(b0: int, b1: int) -> int:
@@ -225,12 +225,12 @@ class Direction:
             norms below 1e-154 or above 1e154 come out as 0 or inf.
         """
         T, B = record.T, record.B
-        rows = buffers.take("d_state" + self.suffix, B * self.s_rs, self.dtype)
+        rows = buffers.take(self.keys["d_state"], B * self.s_rs, self.dtype)
         self.place_state(rows, d_state)
-        delta = buffers.take("delta" + self.suffix, T * B * self.d_rs, self.dtype)
+        delta = buffers.take(self.keys["delta"], T * B * self.d_rs, self.dtype)
         squares = np.empty(T * B)
         if T * B:
-            P_back = self.pack_back(params["weight_hh" + self.suffix], "P_back", scratch())
+            P_back = self.pack_back(params[self.weight_hh], "P_back", scratch())
             self.sweep(record, d_output, y_rs, P_back, delta, rows, squares, 1, True, 0, T)
         return delta, self.state_view(rows, B).copy(), np.sqrt(squares).reshape(T, B)
 
@@ -277,11 +277,11 @@ class Direction:
             parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, self._flops(T * B, D + H)))
         gates = self.n_gates
         rows = dW.reshape(1 + D + H, self.d_rs)[:, : gates * self.Hp].reshape(1 + D + H, gates, self.Hp)[:, :, :H]
-        out["weight_ih" + self.suffix].reshape(gates, H, D)[...] = rows[1 : 1 + D].transpose(1, 2, 0)
-        out["weight_hh" + self.suffix].reshape(gates, H, H)[...] = rows[1 + D :].transpose(1, 2, 0)
-        if "bias_ih" + self.suffix in out:
-            for name in ("bias_ih", "bias_hh"):
-                out[name + self.suffix].reshape(gates, H)[...] = rows[0]
+        out[self.weight_ih].reshape(gates, H, D)[...] = rows[1 : 1 + D].transpose(1, 2, 0)
+        out[self.weight_hh].reshape(gates, H, H)[...] = rows[1 + D :].transpose(1, 2, 0)
+        if self.bias_ih in out:
+            for name in (self.bias_ih, self.bias_hh):
+                out[name].reshape(gates, H)[...] = rows[0]
 
     def input_gradient(self, params: Mapping[str, Array], record: Record, delta: Array) -> Array:
         """``dL/dx`` as an array (T, B, D)."""
@@ -289,7 +289,7 @@ class Direction:
         Dp = tile.padded(D, self.dtype.itemsize)
         dX = np.empty(T * B * Dp, self.dtype)
         if dX.size:
-            P = self.pack_back(params["weight_ih" + self.suffix], "P_back", scratch())
+            P = self.pack_back(params[self.weight_ih], "P_back", scratch())
             vectors = Dp // lanes_of(self.dtype.itemsize)
             zeros = np.zeros(Dp, self.dtype)
             ranges = parallel.slabs(T * B, ROWS, self._flops(T * B, D))
