@@ -33,7 +33,7 @@ class RNN:
 
     def time_forward_backward(self, shape: tuple[int, int, int, int], dtype: str) -> None:
         trace = self.layer.trace(self.x, buffers=self.buffers)
-        self.layer.backward(trace, self.d_output)
+        self.layer.backward(trace, self.d_output, buffers=self.buffers)
 
     def track_trace_memory(self, shape: tuple[int, int, int, int], dtype: str) -> int:
         """Largest memory in use during a trace into new buffers, beyond what was there before."""

@@ -56,7 +56,7 @@ class Side(ABC):
 
 
 class Ours(Side):
-    """elman.RNN by its public calls; the trace goes into memory kept between calls."""
+    """elman.RNN by its public calls; traces and gradients go into memory kept between calls, as in training."""
 
     def __init__(self, threads: int) -> None:
         import elman
@@ -92,7 +92,7 @@ class Ours(Side):
 
     def forward_backward(self) -> Any:
         trace = self.layer.trace(self.case.x, buffers=self.buffers)
-        return trace, self.layer.backward(trace, self.case.d_output)
+        return trace, self.layer.backward(trace, self.case.d_output, buffers=self.buffers)
 
 
 class Torch(Side):

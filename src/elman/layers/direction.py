@@ -287,13 +287,14 @@ class Direction:
         """``dL/dx`` as an array (T, B, D)."""
         T, B, D = record.T, record.B, self.D
         Dp = tile.padded(D, self.dtype.itemsize)
-        dX = np.empty(T * B * Dp, self.dtype)
+        dX = scratch().take("dX", T * B * Dp, self.dtype)
         if dX.size:
             P = self.pack_back(params[self.weight_ih], "P_back", scratch())
             vectors = Dp // lanes_of(self.dtype.itemsize)
-            zeros = np.zeros(Dp, self.dtype)
+            zeros = scratch().take("dX_start", Dp, self.dtype)
+            zeros[:] = 0
             ranges = parallel.slabs(T * B, ROWS, self._flops(T * B, D))
             parallel.run(
                 lambda n0, n1: tile.affine(delta, self.d_rs, P, self.delta_size, vectors, zeros, dX, Dp, n0, n1), ranges
             )
-        return np.ascontiguousarray(dX.reshape(T, B, Dp)[:, :, :D])
+        return dX.reshape(T, B, Dp)[:, :, :D].copy()
