@@ -15,7 +15,7 @@ Settings
     :func:`set_num_threads`, :func:`get_num_threads`
 """
 
-from . import datasets, errors
+from . import datasets, errors, interop, plotting, testing
 from ._version import __version__
 from .diagnostics import (
     Diagnosis,
@@ -57,7 +57,10 @@ __all__ = [
     "get_num_threads",
     "gradient_flow",
     "initializers",
+    "interop",
     "lyapunov_spectrum",
+    "plotting",
     "set_num_threads",
     "spectrum",
+    "testing",
 ]

@@ -1,6 +1,6 @@
 r"""The Elman cell: :math:`h_t = \phi(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})`.
 
-J. L. Elman, Finding structure in time, Cognitive Science 14 (1990) 179-211. With :math:`\delta_t = \phi'(a_t) \odot
+Elman, J. L., Finding structure in time, Cognitive Science 14 (1990) 179-211. With :math:`\delta_t = \phi'(a_t) \odot
 dL/dh_t`,
 
 .. math:: dL/dh_{t-1} = W_{hh}^T \delta_t, \quad dL/dW_{hh} = \sum_t \delta_t h_{t-1}^T, \quad

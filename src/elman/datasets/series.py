@@ -26,7 +26,7 @@ def sunspots() -> tuple[Array, Array]:
     Notes
     -----
     SIDC, Royal Observatory of Belgium; in the public domain. The series is the classical test of autoregressive models:
-    G. U. Yule, Phil. Trans. R. Soc. A 226 (1927) 267.
+    Yule, Phil. Trans. R. Soc. A 226 (1927) 267.
     """
     text = resources.files(__package__).joinpath("sunspots.csv").read_text(encoding="utf-8")
     table = np.array([line.split(",") for line in text.split()[1:]], dtype=np.float64)

@@ -2,7 +2,7 @@ r"""The textbook's layout: a sample is a row, so weights stand on the right.
 
 .. math:: H_t = \phi(X_t W_{xh} + H_{t-1} W_{hh} + b_h), \qquad O_t = H_t W_{hq} + b_q
 
-A. Zhang, Z. C. Lipton, M. Li, A. J. Smola, Dive into Deep Learning (2023), section 9.4. Its matrices are the
+Zhang, Lipton, Li, Smola, Dive into Deep Learning (2023), section 9.4. Its matrices are the
 transposes of PyTorch's, and it has one bias where PyTorch has two whose sum counts.
 """
 

@@ -33,7 +33,7 @@ def glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
 def orthogonal(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Uniformly distributed (Haar) orthogonal columns or rows, from the QR form of a Gaussian matrix.
 
-    F. Mezzadri, Notices of the AMS 54 (2007) 592: without the signs of R the distribution is not uniform.
+    Mezzadri, Notices of the AMS 54 (2007) 592: without the signs of R the distribution is not uniform.
     """
     rows, columns = shape
     q, r = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))

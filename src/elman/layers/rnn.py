@@ -53,7 +53,7 @@ class RNN(Recurrent):
 
     References
     ----------
-    J. L. Elman, Finding structure in time, Cognitive Science 14 (1990) 179-211.
+    Elman, J. L., Finding structure in time, Cognitive Science 14 (1990) 179-211.
 
     Examples
     --------
