@@ -37,7 +37,10 @@ def minimax(function, weight, numerator, denominator, low, high, samples=800):
 
 
 def evaluate(coefficients, u):
-    return mp.polyval(coefficients[::-1], u)
+    value = mp.mpf(0)
+    for c in reversed(coefficients):
+        value = value * u + c
+    return value
 
 
 def equal_ripple(function, weight, points, numerator, denominator, b, level):
