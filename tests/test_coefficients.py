@@ -53,7 +53,7 @@ def test_formulas_with_rounded_constants_keep_well_below_a_rounding_error(
     fits, constants, format_, exp_error, tanh_error
 ):
     def sum_of(c, u):
-        return mp.polyval([mp.mpf(float(format_(x))) for x in reversed(c)], u)
+        return fits.evaluate([mp.mpf(float(format_(x))) for x in c], u)
 
     def exp_error_at(r):
         return abs((1 + r + r * r * sum_of(constants.exp, r)) / mp.exp(r) - 1)
