@@ -40,3 +40,24 @@ def rnn_backward(params, x, h0, nonlinearity, d_output, d_hn):
                 grads[name] += delta.sum(axis=0)
         d_x[t], d_h = delta @ W_ih, delta @ W_hh
     return grads, d_x, d_h, norms
+
+
+def sigmoid(a):
+    return 1 / (1 + np.exp(-a))
+
+
+def lstm_step(params, x, state):
+    """One step of an LSTM on states (B, 2H), h then c; gates in the order i, f, g, o."""
+    h, c = np.split(state, 2, axis=1)
+    a = x @ params["weight_ih_l0"].T + params["bias_ih_l0"] + h @ params["weight_hh_l0"].T + params["bias_hh_l0"]
+    i, f, g, o = np.split(a, 4, axis=1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return np.concatenate([sigmoid(o) * np.tanh(c), c], axis=1)
+
+
+def gru_step(params, x, h):
+    """One step of a GRU with the reset after the product; gates in the order r, z, n."""
+    xr, xz, xn = np.split(x @ params["weight_ih_l0"].T + params["bias_ih_l0"], 3, axis=1)
+    hr, hz, hn = np.split(h @ params["weight_hh_l0"].T + params["bias_hh_l0"], 3, axis=1)
+    r, z = sigmoid(xr + hr), sigmoid(xz + hz)
+    return (1 - z) * np.tanh(xn + r * hn) + z * h

@@ -1,7 +1,8 @@
 """Recurrent networks for science on a CPU, and what their gradients do.
 
 Build
-    :class:`RNN`, :class:`Readout`, :class:`MLP`, :class:`Network`, :mod:`elman.initializers`
+    :class:`RNN`, :class:`LSTM`, :class:`GRU`, :class:`Readout`, :class:`MLP`, :class:`Network`,
+    :mod:`elman.initializers`
 Train
     :func:`fit`, :class:`Adam`, :class:`SGD`, :func:`clip_by_global_norm`, :mod:`elman.training`
 Diagnose
@@ -29,11 +30,13 @@ from .diagnostics import (
     spectrum,
 )
 from .kernels.parallel import get_num_threads, set_num_threads
-from .layers import MLP, RNN, Network, Readout, initializers
+from .layers import GRU, LSTM, MLP, RNN, Network, Readout, initializers
 from .linearization import JacobianStack, Linearization
 from .training import SGD, Adam, History, clip_by_global_norm, fit
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "MLP",
     "RNN",
     "SGD",

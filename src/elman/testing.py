@@ -57,7 +57,7 @@ def check_adjoint(lin: Linearization, *, vectors: int = 3, rtol: float = 1e-12, 
 
 
 def check_gradients(
-    model: Any, x: ArrayLike, h0: ArrayLike | None = None, *, directions: int = 4, rtol: float = 1e-7, rng: Any = 0
+    model: Any, x: ArrayLike, h0: Any = None, *, directions: int = 4, rtol: float = 1e-7, rng: Any = 0
 ) -> None:
     """Assert that ``model.backward`` gives the derivatives of ``model.trace``, along random directions.
 
@@ -70,7 +70,7 @@ def check_gradients(
         What to check.
     x : array_like
         Input, as the model takes it.
-    h0 : array_like, optional
+    h0 : array_like or tuple of array_like, optional
         Initial state.
     directions : int, default 4
         Directions for each kind of argument.
@@ -87,18 +87,26 @@ def check_gradients(
     rng = np.random.default_rng(rng)
     x = np.array(x, dtype=np.float64)
     trace = model.trace(x, h0)
-    weights = [rng.standard_normal(np.shape(a)) for a in (trace.output, trace.hn) if a is not None]
+    d_output, d_finals = (
+        rng.standard_normal(trace.output.shape),
+        [rng.standard_normal(a.shape) for a in _parts(trace.hn)],
+    )
 
     def scalar() -> float:
         now = model.trace(x, h0)
-        return float(sum((w * a).sum() for w, a in zip(weights, (now.output, now.hn), strict=False)))
+        finals = sum((d * a).sum() for d, a in zip(d_finals, _parts(now.hn), strict=True))
+        return float((d_output * now.output).sum() + finals)
 
-    options = {"need_x": True} if trace.hn is not None else {}
-    grads = model.backward(trace, *weights, **options)
+    if d_finals:
+        d_hn = tuple(d_finals) if isinstance(trace.hn, tuple) else d_finals[0]
+        grads = model.backward(trace, d_output, d_hn, need_x=True)
+    else:
+        grads = model.backward(trace, d_output)
     arguments = {"theta": (model.theta, grads.theta), "x": (x, grads.x)}
     if h0 is not None:
-        h0 = np.array(h0, dtype=np.float64)
-        arguments["h0"] = (h0, grads.h0)
+        copies = [np.array(part, dtype=np.float64) for part in _parts(h0)]
+        h0 = tuple(copies) if isinstance(h0, tuple | list) else copies[0]
+        arguments |= {f"h0[{i}]": pair for i, pair in enumerate(zip(copies, _parts(grads.h0), strict=True))}
     for name, (value, gradient) in arguments.items():
         if not value.size:
             continue
@@ -113,8 +121,16 @@ def check_gradients(
             )
 
 
-def _difference(scalar: Callable[[], float], value: Array, d: Array, h: float = 1e-3) -> float:
-    """Central difference of fourth order along d, changing ``value`` in place and putting it back."""
+def _parts(state: Any) -> tuple[Any, ...]:
+    """The arrays of a state: none, one, or a tuple of them."""
+    return () if state is None else tuple(state) if isinstance(state, tuple | list) else (state,)
+
+
+def _difference(scalar: Callable[[], float], value: Array, d: Array, h: float = 1e-5) -> float:
+    """Central difference of fourth order along d, changing ``value`` in place and putting it back.
+
+    The step is short because a relu has a kink, which a long one would often cross.
+    """
     start = value.copy()
     at = {}
     for k in (-2, -1, 1, 2):
@@ -151,14 +167,16 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
     for name in cell.variants if variant is None else (variant,):
         for dtype in ("float64", "float32"):
             layer = _layer(cell, name, 5, 19, dtype, rng)
-            x, h0 = (rng.standard_normal(s).astype(dtype) for s in ((7, 6, 5), (1, 6, 19)))
+            x = rng.standard_normal((7, 6, 5)).astype(dtype)
+            h0 = _state(layer, rng, 6)
             if step is not None:
                 _check_forward(layer, step, x, h0)
             check_adjoint(layer.linearize(x, h0), rtol=1e-12 if dtype == "float64" else 1e-5)
             _check_bits(layer, rng)
         layer = _layer(cell, name, 5, 19, "float64", rng)
+        h0 = _state(layer, rng, 6)
         check_gradients(layer, x, h0, rng=rng)
-        _check_jacobian(layer, x[:3].astype(np.float64), h0.astype(np.float64))
+        _check_jacobian(layer, x[:1].astype(np.float64), h0)
 
 
 def _layer(cell: Cell, variant: str, D: int, H: int, dtype: str, rng: np.random.Generator) -> Recurrent:
@@ -171,10 +189,17 @@ def _layer(cell: Cell, variant: str, D: int, H: int, dtype: str, rng: np.random.
     return layer
 
 
-def _check_forward(layer: Recurrent, step: Step, x: Array, h0: Array) -> None:
+def _state(layer: Recurrent, rng: np.random.Generator, B: int) -> Any:
+    """A random initial state (1, B, H), or a tuple of such."""
+    shape = (len(layer.direction.cell.states), 1, B, layer.hidden_size)
+    parts = rng.standard_normal(shape).astype(layer.dtype)
+    return tuple(parts) if len(parts) > 1 else parts[0]
+
+
+def _check_forward(layer: Recurrent, step: Step, x: Array, h0: Any) -> None:
     """The compiled states against the equation, in float64."""
     params = {k: v.astype(np.float64) for k, v in layer.params.items()}
-    state, states = h0[0].astype(np.float64), []
+    state, states = np.concatenate([part[0] for part in _parts(h0)], axis=1).astype(np.float64), []
     for x_t in x.astype(np.float64):
         state = step(params, x_t, state)
         states.append(state[:, : layer.hidden_size])
@@ -182,15 +207,19 @@ def _check_forward(layer: Recurrent, step: Step, x: Array, h0: Array) -> None:
     _assert_close(layer(x, h0)[0], np.stack(states), rtol, "the compiled and the plain forward pass")
 
 
-def _check_jacobian(layer: Recurrent, x: Array, h0: Array) -> None:
-    """One step's Jacobian against central differences in the initial state."""
-    J, h = layer.linearize(x[:1], h0).jacobian(0, 0), 1e-6
-    for j in range(layer.hidden_size):
-        up, down = h0.copy(), h0.copy()
-        up[0, 0, j] += h
-        down[0, 0, j] -= h
-        column = (layer(x[:1], up)[1] - layer(x[:1], down)[1])[0, 0] / (2 * h)
-        _assert_close(J[: layer.hidden_size, j], column, 1e-7, f"column {j} of the Jacobian and differences")
+def _check_jacobian(layer: Recurrent, x: Array, h0: Any) -> None:
+    """One step's Jacobian of the whole state against central differences in the initial one."""
+    J, h, H = layer.linearize(x, h0).jacobian(0, 0), 1e-6, layer.hidden_size
+
+    def final(j: int, change: float) -> Array:
+        parts = [part.copy() for part in _parts(h0)]
+        parts[j // H][0, 0, j % H] += change
+        hn = layer(x, tuple(parts) if len(parts) > 1 else parts[0])[1]
+        return np.concatenate([part[0, 0] for part in _parts(hn)])
+
+    for j in range(len(J)):
+        column = (final(j, h) - final(j, -h)) / (2 * h)
+        _assert_close(J[:, j], column, 1e-7, f"column {j} of the Jacobian and differences")
 
 
 def _check_bits(layer: Recurrent, rng: np.random.Generator) -> None:
@@ -202,7 +231,7 @@ def _check_bits(layer: Recurrent, rng: np.random.Generator) -> None:
     first, carried = layer(x[:4])
     second, last = layer(x[4:], carried)
     assert np.array_equal(np.concatenate([first, second]), whole), "chunks with carried state give other bits"
-    assert np.array_equal(last, hn), "chunks with carried state end in other bits"
+    assert np.array_equal(np.stack(_parts(last)), np.stack(_parts(hn))), "chunks with carried state end in other bits"
     trace = layer.trace(x)
     assert np.array_equal(trace.output, whole), "trace and call give different bits"
     threads = get_num_threads()

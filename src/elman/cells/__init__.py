@@ -2,5 +2,7 @@
 
 from .cell import Cell
 from .elman import ELMAN
+from .gru import GRU
+from .lstm import LSTM
 
-__all__ = ["ELMAN", "Cell"]
+__all__ = ["ELMAN", "GRU", "LSTM", "Cell"]

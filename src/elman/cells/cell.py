@@ -8,15 +8,19 @@ array    rows                               a row holds
 ======== ================================== ==============================================================
 X        T * B                              D inputs
 states   slots * B                          ``[state][Hp]``, in the order of ``Cell.states``
-gates    T * B                              ``[gate][Hp]``, activations that backward needs besides the states
-delta    T * B * K (or B * K)               ``[gate][Hp]``, gradients of the pre-activations
+gates    T * B                              ``[block][Hp]``, what backward needs besides the states
+delta    T * B * K (or B * K)               ``[block][Hp]``, gradients of the pre-activations
 d_state  B * K                              ``[state][Hp]``, gradient of the state; likewise tangents
-P_ih     panels ``[gate][Hp/lanes][D]``     W_ih packed along the gates (:func:`elman.kernels.tile.pack`)
-P_hh     panels ``[gate][Hp/lanes][H]``     W_hh likewise
-P_back   panels ``[Hp/lanes][gate, Hp]``    W_hh packed along its columns, for ``delta @ W_hh``
-bias     ``[gate][Hp]``                     b_ih + b_hh
+P_ih     panels ``[block][Hp/lanes][D]``    W_ih packed along its gates (:func:`elman.kernels.tile.pack`)
+P_hh     panels ``[block][Hp/lanes][H]``    W_hh likewise
+P_back   panels ``[Hp/lanes][block, Hp]``   W_hh packed along its columns, for ``delta @ W_hh``
+bias     ``[block][Hp]``                    b_ih and b_hh, summed where both enter a block
 zero     one vector                         zeros, where a sum has no start value
 ======== ================================== ==============================================================
+
+A *block* is a pre-activation of H units. W_ih feeds the first blocks and W_hh the last ones; where they overlap, both
+enter one sum. ``Cell.x_blocks`` and ``Cell.h_blocks`` name the gate of each, so that a product reads neighbouring
+blocks only.
 
 The contract:
 
@@ -57,6 +61,10 @@ class Cell:
         What a row of ``gates`` holds.
     variants : tuple of str
         Names of the variants; kernels take the index.
+    x_blocks, h_blocks : tuple of str
+        The gate of each block that W_ih feeds, and of each that W_hh feeds.
+    blocks : int
+        Number of blocks in a row of ``delta``.
     forward : callable
         ``forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, D, H, B, slots, t0, t1, b0, b1)``
         fills states (and gates, if ``slots > 2``) and, if ``out`` is not empty, ``out[t * B + b, :H]`` with the output.
@@ -67,12 +75,14 @@ class Cell:
         step t, writes ``|dL/ds_{t+1}|^2`` of the first state to ``squares[(t * B + b) * K + k]`` and delta to row
         ``(keep * t * B + b) * K + k``.
     gradients : callable
-        ``gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, r0, r1, v0, v1, dW, w_rs)`` adds
-        ``[1, x, h]^T delta`` over rows r0..r1 to ``dW`` (1 + D + H rows), vectors v0..v1 of each.
+        ``gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, x1, h0, r0, r1, v0, v1, dW, w_rs)`` adds
+        ``[1, x, h]^T delta`` over rows r0..r1 to ``dW`` (1 + D + H rows), vectors v0..v1 of each; of those, x enters
+        the vectors below x1 and h those from h0 on. :func:`elman.cells.gradients.gradients` serves all cells.
     tangent : callable
-        ``tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1)`` pushes
-        row ``b * K + k`` of V, a ring of two slots, through the window: from slot ``t0 % 2`` to slot ``t1 % 2``;
-        squared norms to ``squares[((t - t0) * B + b) * K + k]``.
+        ``tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, B, K,
+        t0, t1, b0, b1)`` pushes row ``b * K + k`` of V, a ring of two slots, through the window: from slot ``t0 % 2``
+        to slot ``t1 % 2``; squared norms to ``squares[(((t - t0) * B + b) * K + k) * n_states + i]``. ``work`` has
+        B * K rows for the blocks.
     jacobian : callable
         ``jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, B, t, b, J)`` fills ``J`` (S * S).
     factors : callable or None
@@ -86,6 +96,9 @@ class Cell:
     states: tuple[str, ...]
     stored: tuple[str, ...]
     variants: tuple[str, ...]
+    x_blocks: tuple[str, ...]
+    h_blocks: tuple[str, ...]
+    blocks: int
     forward: Callable[..., int]
     backward: Callable[..., None]
     gradients: Callable[..., None]

@@ -14,15 +14,16 @@ from __future__ import annotations
 from ..kernels.activations import FORMULAS, MAX_SLOPE, NONLINEARITIES, activate, scale_by_slope, slope
 from ..kernels.compile import inline, integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import accumulate, product
+from ..kernels.tile import product
 from ..kernels.vector import lanes
 from .cell import Cell
+from .gradients import gradients
 
 
 def _delta(name):
     """(h, g, delta): delta = g * phi'(h); the squares of g are reduced."""
     f = FORMULAS[name][1]
-    return elementwise(lambda m, h, g, _: (g, f(m, h, g)), 3, (1, 2), "squares")
+    return elementwise(lambda m, h, g, _: (g, f(m, h, g)), 3, (None, 2), "squares")
 
 
 _delta_tanh, _delta_relu, _delta_sigmoid, _delta_identity = (_delta(name) for name in NONLINEARITIES)
@@ -105,16 +106,7 @@ def backward(
 
 
 @kernel
-def gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, r0, r1, v0, v1, dW, w_rs):
-    """Add ``[1, x, h]^T delta`` to dW: row r of the states is what step t = r // B read."""
-    o, i = integer(0), integer(1)
-    accumulate(one, o, i, delta, d_rs, r0, r1, v0, v1, dW, o, w_rs)
-    accumulate(X, x_rs, D, delta, d_rs, r0, r1, v0, v1, dW, w_rs, w_rs)
-    accumulate(states, s_rs, H, delta, d_rs, r0, r1, v0, v1, dW, (1 + D) * w_rs, w_rs)
-
-
-@kernel
-def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1):
+def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1):
     """Push tangents through the window: v <- phi'(a_t) * (W_hh v)."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
@@ -153,6 +145,9 @@ ELMAN = Cell(
     states=("h",),
     stored=(),
     variants=NONLINEARITIES,
+    x_blocks=("h",),
+    h_blocks=("h",),
+    blocks=1,
     forward=forward,
     backward=backward,
     gradients=gradients,

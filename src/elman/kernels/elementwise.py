@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,9 @@ from numba.extending import intrinsic
 from .vector import ArrayOps, Emitter, Value, VectorOps, declare, lanes_of, pointers
 
 
-def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...], reduce: str = "finite") -> Any:
+def elementwise(
+    formula: Callable[..., Any], arrays: int, stores: tuple[int | None, ...], reduce: str = "finite", reduced: int = 1
+) -> Any:
     """Make a loop that applies a formula to rows of vectors.
 
     The result is called as ``f(a0, off0, rs0, a1, off1, rs1, ..., rows, vectors)`` and, for each of ``rows`` rows
@@ -24,15 +27,18 @@ def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...
     Parameters
     ----------
     formula : callable
-        Takes the operations object and one value an array; returns a tuple, first what is reduced.
+        Takes the operations object and one value an array; returns a tuple, first what is reduced. An array that it
+        does not use is not read.
     arrays : int
         Number of arrays it reads.
-    stores : tuple of int
-        Which arrays receive the results, in the order of the tuple.
+    stores : tuple of int or None
+        Which arrays receive the results, in the order of the tuple; None for a result that is only reduced.
     reduce : {"finite", "squares"}
-        ``"finite"``: the call returns 1 if every first result is a finite number, else 0. ``"squares"``: two further
-        arguments ``squares, offset``; the sum of squares of each row's first result, added up in float64, is written
-        to ``squares[offset + row]``, and the call returns 1.
+        ``"finite"``: the call returns 1 if every reduced result is a finite number, else 0. ``"squares"``: two further
+        arguments ``squares, offset``; the sum of squares of each row's i-th reduced result, added up in float64, is
+        written to ``squares[offset + row * reduced + i]``, and the call returns 1.
+    reduced : int, default 1
+        How many of the results, from the first, are reduced.
 
     Returns
     -------
@@ -40,7 +46,7 @@ def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...
         An intrinsic for compiled code; its NumPy twin where the JIT is off.
     """
     if config.DISABLE_JIT:
-        return _array_loop(formula, arrays, stores, reduce)
+        return _array_loop(formula, arrays, stores, reduce, reduced)
 
     def apply(typing: Any, *args: Any) -> Any:
         ip = types.intp
@@ -53,7 +59,7 @@ def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...
             offsets, strides = values[1 : 3 * arrays : 3], values[2 : 3 * arrays : 3]
             rows, vectors = values[3 * arrays : 3 * arrays + 2]
             wide = ir.VectorType(ir.DoubleType(), e.lanes)
-            start = e.zero() if reduce == "finite" else ir.Constant(wide, [0.0] * e.lanes)
+            start = [e.zero() if reduce == "finite" else ir.Constant(wide, [0.0] * e.lanes)] * reduced
             m = VectorOps(e.element)
 
             def row(r: Any, carried: list[Any]) -> list[Any]:
@@ -64,20 +70,24 @@ def elementwise(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...
                     at = [builder.add(o, step) for o in base]
                     out = formula(m, *(Value(builder, e.load(p, o)) for p, o in zip(data, at, strict=True)))
                     for i, x in zip(stores, out, strict=True):
-                        e.store(x.value, data[i], at[i])
-                    return [_accumulate(e, reduce, out[0].value, acc[0])]
+                        if i is not None:
+                            e.store(x.value, data[i], at[i])
+                    return [_accumulate(e, reduce, x.value, old) for x, old in zip(out, acc, strict=False)]
 
                 if reduce == "finite":
                     return e.loop(vectors, carried, vector)
-                total = _horizontal_sum(builder, e.loop(vectors, [start], vector)[0])
                 squares = pointers(context, builder, signature, values, [3 * arrays + 2])[0]
-                builder.store(total, builder.gep(squares, [builder.add(values[-1], r)]))
+                first = builder.add(values[-1], builder.mul(r, ir.Constant(r.type, reduced)))
+                for i, total in enumerate(e.loop(vectors, start, vector)):
+                    to = builder.gep(squares, [builder.add(first, ir.Constant(r.type, i))])
+                    builder.store(_horizontal_sum(builder, total), to)
                 return []
 
-            carried = e.loop(rows, [start] if reduce == "finite" else [], row)
+            carried = e.loop(rows, start if reduce == "finite" else [], row)
             if reduce == "squares":
                 return ir.Constant(ir.IntType(64), 1)
-            total = _horizontal_sum(builder, carried[0])
+            # each is 0, or NaN if something was not finite
+            total = _horizontal_sum(builder, functools.reduce(builder.fadd, carried))
             return builder.zext(builder.fcmp_ordered("ord", total, total), ir.IntType(64))
 
         return types.int64(*operands, ip, ip, *extra), codegen
@@ -171,7 +181,9 @@ def _horizontal_sum(builder: Any, vector: Any) -> Any:
     return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
 
 
-def _array_loop(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...], reduce: str) -> Any:
+def _array_loop(
+    formula: Callable[..., Any], arrays: int, stores: tuple[int | None, ...], reduce: str, reduced: int = 1
+) -> Any:
     """NumPy twin of what :func:`elementwise` makes, row by row."""
 
     def apply(*args: Any) -> int:
@@ -185,10 +197,12 @@ def _array_loop(formula: Callable[..., Any], arrays: int, stores: tuple[int, ...
             with np.errstate(all="ignore"):  # compiled code does not warn either
                 out = formula(m, *(v.copy() for v in views))
             for i, x in zip(stores, out, strict=True):
-                views[i][...] = x
-            finite = finite and bool(np.isfinite(out[0]).all())
+                if i is not None:
+                    views[i][...] = x
+            finite = finite and all(np.isfinite(x).all() for x in out[:reduced])
             if reduce == "squares":
-                args[-2][args[-1] + r] = np.sum(np.square(out[0], dtype=np.float64))
+                for i, x in enumerate(out[:reduced]):
+                    args[-2][args[-1] + r * reduced + i] = np.sum(np.square(x, dtype=np.float64))
         return int(finite or reduce == "squares")
 
     return apply

@@ -1,7 +1,9 @@
 """What a user builds: recurrent layers, readouts, networks; their parameters, traces and linearizations."""
 
 from .dense import MLP, Readout
+from .gru import GRU
+from .lstm import LSTM
 from .network import Network
 from .rnn import RNN
 
-__all__ = ["MLP", "RNN", "Network", "Readout"]
+__all__ = ["GRU", "LSTM", "MLP", "RNN", "Network", "Readout"]

@@ -75,13 +75,16 @@ class Direction:
         self.keys = {name: name + suffix for name in ("states", "gates", "d_state", "delta")}
         size, self.n_gates, self.n_states = dtype.itemsize, len(cell.gates), len(cell.states)
         self.Hp = tile.padded(H, size)
-        self.vectors = self.n_gates * self.Hp // lanes_of(size)
+        self.vectors = cell.blocks * self.Hp // lanes_of(size)
         self.s_rs = tile.row_stride(len(cell.states) * self.Hp, size)
         self.g_rs = tile.row_stride(len(cell.stored) * self.Hp, size)
-        self.d_rs = tile.row_stride(len(cell.gates) * self.Hp, size)
+        self.d_rs = tile.row_stride(cell.blocks * self.Hp, size)
         self.state_size = len(cell.states) * H
-        # a row of delta up to the last gate's last unit
-        self.delta_size = (len(cell.gates) - 1) * self.Hp + H
+        # W_ih feeds the first n_gates blocks of a row and W_hh the last ones; a product reads so many numbers of them
+        self.reach = (self.n_gates - 1) * self.Hp + H
+        self.h_first = cell.blocks - self.n_gates
+        self.x_order = [cell.gates.index(gate) for gate in cell.x_blocks]
+        self.h_order = [cell.gates.index(gate) for gate in cell.h_blocks]
 
     def shapes(self, bias: bool) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters."""
@@ -100,28 +103,39 @@ class Direction:
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
 
-    def pack(self, W: Array, name: str, buffers: Buffers) -> Array:
+    def _ordered(self, W: Array, order: list[int]) -> Array:
+        """A weight matrix with its gates in the order of the blocks, flat; itself where that is its own order."""
+        if order == sorted(order):
+            return W.reshape(-1)
+        return W.reshape(self.n_gates, -1)[order].reshape(-1)
+
+    def pack(self, W: Array, order: list[int], name: str, buffers: Buffers) -> Array:
         """Panels of a weight matrix (G, J) for ``x @ W^T``."""
-        gates, J = self.n_gates, W.shape[1]
-        P = buffers.take(name, gates * self.Hp * J, self.dtype)
-        tile.pack(W.reshape(-1), gates, self.H, J, P)
+        J = W.shape[1]
+        P = buffers.take(name, self.n_gates * self.Hp * J, self.dtype)
+        tile.pack(self._ordered(W, order), self.n_gates, self.H, J, P)
         return P
 
-    def pack_back(self, W: Array, name: str, buffers: Buffers) -> Array:
+    def pack_back(self, W: Array, order: list[int], name: str, buffers: Buffers) -> Array:
         """Panels of a weight matrix (G, J) for ``delta @ W``."""
-        gates, J = self.n_gates, W.shape[1]
-        P = buffers.take(name, tile.padded(J, self.dtype.itemsize) * self.delta_size, self.dtype)
-        tile.pack_back(W.reshape(-1), gates, self.H, J, P)
+        J = W.shape[1]
+        P = buffers.take(name, tile.padded(J, self.dtype.itemsize) * self.reach, self.dtype)
+        tile.pack_back(self._ordered(W, order), self.n_gates, self.H, J, P)
         return P
 
     def pack_bias(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
-        """``b_ih + b_hh``, each gate padded; zeros without bias."""
-        bias = buffers.take("bias", self.n_gates * self.Hp, self.dtype)
+        """The bias of every block, padded; zeros without bias."""
+        blocks = self.cell.blocks
+        bias = buffers.take("bias", blocks * self.Hp, self.dtype)
         b_ih = params.get(self.bias_ih)
         if b_ih is None:
             bias[:] = 0
-        else:
-            tile.pack_bias(b_ih, params[self.bias_hh], self.n_gates, self.H, bias)
+            return bias
+        b_hh = params[self.bias_hh]
+        if blocks > self.n_gates:
+            b_ih = np.append(self._ordered(b_ih, self.x_order), np.zeros(self.h_first * self.H, self.dtype))
+            b_hh = np.append(np.zeros(self.h_first * self.H, self.dtype), self._ordered(b_hh, self.h_order))
+        tile.pack_bias(b_ih, b_hh, blocks, self.H, bias)
         return bias
 
     def place_state(self, rows: Array, state: Array | None) -> None:
@@ -135,6 +149,15 @@ class Direction:
         step = self.dtype.itemsize
         shape, strides = (n, self.n_states, self.H), (self.s_rs * step, self.Hp * step, step)
         return np.ndarray(shape, self.dtype, rows, 0, strides)
+
+    def gate_views(self, record: Record) -> dict[str, Array]:
+        """What the cell stored, by name: read-only views (T, B, H)."""
+        rows = record.gates.reshape(record.T, record.B, self.g_rs) if self.cell.stored else record.gates
+        views = {}
+        for i, name in enumerate(self.cell.stored):
+            views[name] = rows[:, :, i * self.Hp : i * self.Hp + self.H]
+            views[name].flags.writeable = False
+        return views
 
     def forward(
         self, params: Mapping[str, Array], x: Array, x_rs: int, T: int, B: int, state: Array | None, keep: bool,
@@ -157,8 +180,8 @@ class Direction:
         record = Record(T, B, x, x_rs, states, gates, slots)
         if T * B == 0:
             return record
-        P_ih = self.pack(params[self.weight_ih], "P_ih", scratch())
-        P_hh = self.pack(params[self.weight_hh], "P_hh", scratch())
+        P_ih = self.pack(params[self.weight_ih], self.x_order, "P_ih", scratch())
+        P_hh = self.pack(params[self.weight_hh], self.h_order, "P_hh", scratch())
         bias = self.pack_bias(params, scratch())
 
         def work(b0: int, b1: int) -> int:
@@ -220,19 +243,19 @@ class Direction:
             Pre-activation gradients, T * B rows.
         d_initial : ndarray, shape (B, n_states, H)
             Gradient of the initial state.
-        norms : ndarray, shape (T, B), float64
-            ``|dL/ds_{t+1}|``, all that flows into the output state of step t. Squares are added up in float64, so that
+        norms : ndarray, shape (T, B, n_states), float64
+            ``|dL/ds_{t+1}|``, all that flows into each state after step t. Squares are added up in float64, so that
             norms below 1e-154 or above 1e154 come out as 0 or inf.
         """
         T, B = record.T, record.B
         rows = buffers.take(self.keys["d_state"], B * self.s_rs, self.dtype)
         self.place_state(rows, d_state)
         delta = buffers.take(self.keys["delta"], T * B * self.d_rs, self.dtype)
-        squares = np.empty(T * B)
+        squares = np.empty(T * B * self.n_states)
         if T * B:
-            P_back = self.pack_back(params[self.weight_hh], "P_back", scratch())
+            P_back = self.pack_back(params[self.weight_hh], self.h_order, "P_back", scratch())
             self.sweep(record, d_output, y_rs, P_back, delta, rows, squares, 1, True, 0, T)
-        return delta, self.state_view(rows, B).copy(), np.sqrt(squares).reshape(T, B)
+        return delta, self.state_view(rows, B).copy(), np.sqrt(squares).reshape(T, B, self.n_states)
 
     def sweep(
         self, record: Record, d_output: Array, y_rs: int, P_back: Array, delta: Array, d_state: Array, squares: Array,
@@ -251,11 +274,13 @@ class Direction:
 
     def tangent(self, record: Record, P_hh: Array, V: Array, squares: Array, K: int, t0: int, t1: int) -> None:
         """The tangent kernel over all slabs."""
+        rows = record.B * K * self.d_rs if self.cell.stored else 0
+        blocks = scratch().take("blocks", rows, self.dtype)
 
         def work(b0: int, b1: int) -> None:
             self.cell.tangent(
-                self.code, P_hh, self._zero, record.states, self.s_rs, record.gates, self.g_rs, V, self.s_rs, squares,
-                self.H, record.B, K, t0, t1, b0, b1,
+                self.code, P_hh, self._zero, record.states, self.s_rs, record.gates, self.g_rs, blocks, self.d_rs,
+                V, self.s_rs, squares, self.H, record.B, K, t0, t1, b0, b1,
             )  # fmt: skip
 
         flops = self._flops((t1 - t0) * record.B * K, self.H)
@@ -266,22 +291,25 @@ class Direction:
         T, B, D, H = record.T, record.B, self.D, self.H
         dW = scratch().take("dW", (1 + D + H) * self.d_rs, self.dtype)
         dW[:] = 0
+        U = self.Hp // lanes_of(self.dtype.itemsize)
+        x1, h0 = self.n_gates * U, self.h_first * U
 
         def work(v0: int, v1: int) -> None:
             self.cell.gradients(
-                record.x, record.x_rs, record.states, self.s_rs, delta, self.d_rs, self._one, D, H, 0, T * B, v0, v1,
-                dW, self.d_rs,
+                record.x, record.x_rs, record.states, self.s_rs, delta, self.d_rs, self._one, D, H, x1, h0, 0, T * B,
+                v0, v1, dW, self.d_rs,
             )  # fmt: skip
 
         if T * B:
             parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, self._flops(T * B, D + H)))
-        gates = self.n_gates
-        rows = dW.reshape(1 + D + H, self.d_rs)[:, : gates * self.Hp].reshape(1 + D + H, gates, self.Hp)[:, :, :H]
-        out[self.weight_ih].reshape(gates, H, D)[...] = rows[1 : 1 + D].transpose(1, 2, 0)
-        out[self.weight_hh].reshape(gates, H, H)[...] = rows[1 + D :].transpose(1, 2, 0)
+        gates, blocks = self.n_gates, self.cell.blocks
+        rows = dW.reshape(1 + D + H, self.d_rs)[:, : blocks * self.Hp].reshape(1 + D + H, blocks, self.Hp)[:, :, :H]
+        of_x, of_h = rows[:, :gates], rows[:, self.h_first :]
+        out[self.weight_ih].reshape(gates, H, D)[self.x_order] = of_x[1 : 1 + D].transpose(1, 2, 0)
+        out[self.weight_hh].reshape(gates, H, H)[self.h_order] = of_h[1 + D :].transpose(1, 2, 0)
         if self.bias_ih in out:
-            for name in (self.bias_ih, self.bias_hh):
-                out[name].reshape(gates, H)[...] = rows[0]
+            out[self.bias_ih].reshape(gates, H)[self.x_order] = of_x[0]
+            out[self.bias_hh].reshape(gates, H)[self.h_order] = of_h[0]
 
     def input_gradient(self, params: Mapping[str, Array], record: Record, delta: Array) -> Array:
         """``dL/dx`` as an array (T, B, D)."""
@@ -289,12 +317,12 @@ class Direction:
         Dp = tile.padded(D, self.dtype.itemsize)
         dX = scratch().take("dX", T * B * Dp, self.dtype)
         if dX.size:
-            P = self.pack_back(params[self.weight_ih], "P_back", scratch())
+            P = self.pack_back(params[self.weight_ih], self.x_order, "P_back", scratch())
             vectors = Dp // lanes_of(self.dtype.itemsize)
             zeros = scratch().take("dX_start", Dp, self.dtype)
             zeros[:] = 0
             ranges = parallel.slabs(T * B, ROWS, self._flops(T * B, D))
             parallel.run(
-                lambda n0, n1: tile.affine(delta, self.d_rs, P, self.delta_size, vectors, zeros, dX, Dp, n0, n1), ranges
+                lambda n0, n1: tile.affine(delta, self.d_rs, P, self.reach, vectors, zeros, dX, Dp, n0, n1), ranges
             )
         return dX.reshape(T, B, Dp)[:, :, :D].copy()

@@ -26,8 +26,8 @@ class LayerLinearization(Linearization):
     def __init__(self, direction: Direction, params: Mapping[str, Array], record: Record) -> None:
         self._direction, self._record = direction, record
         self._weight = params["weight_hh" + direction.suffix].copy()
-        self._panels = direction.pack(self._weight, "P_hh", Fresh())
-        self._back = direction.pack_back(self._weight, "P_back", Fresh())
+        self._panels = direction.pack(self._weight, direction.h_order, "P_hh", Fresh())
+        self._back = direction.pack_back(self._weight, direction.h_order, "P_back", Fresh())
         self.n_steps, self.n_sequences = record.T, record.B
         self.state_size, self.dtype = direction.state_size, direction.dtype
 
@@ -36,11 +36,11 @@ class LayerLinearization(Linearization):
         rows = np.zeros(2 * n * K * d.s_rs, self.dtype)
         half = n * K * d.s_rs
         d.place_state(rows[t0 % 2 * half :][:half], v.reshape(n * K, -1, d.H))
-        squares = np.empty((t1 - t0) * n * K)
+        squares = np.empty((t1 - t0) * n * K * d.n_states)
         if squares.size:
             d.tangent(self._record, self._panels, rows, squares, K, t0, t1)
         if norms is not None:
-            norms[...] = np.sqrt(squares).reshape(norms.shape)
+            norms[...] = np.sqrt(squares.reshape(*norms.shape, d.n_states).sum(axis=-1))
         return d.state_view(rows[t1 % 2 * half :], n * K).reshape(n, K, S)
 
     def _vjp(self, u: Array, t0: int, t1: int, norms: Array | None) -> Array:
@@ -48,7 +48,7 @@ class LayerLinearization(Linearization):
         rows = np.zeros(n * K * d.s_rs, self.dtype)
         d.place_state(rows, u.reshape(n * K, -1, d.H))
         # the kernel indexes squares by t, but only the window's rows are wanted
-        squares = np.zeros((t1, n, K))
+        squares = np.zeros((t1, n, K, d.n_states))
         if t1 > t0 and n * K:
             delta = np.empty(n * K * d.d_rs, self.dtype)
             nothing = np.empty(0, self.dtype)
@@ -56,7 +56,7 @@ class LayerLinearization(Linearization):
         out = d.state_view(rows, n * K).reshape(n, K, S)
         if norms is not None and t1 > t0:
             # the kernel notes what enters each step; what leaves step t enters step t - 1
-            norms[:-1] = np.sqrt(squares[t0 : t1 - 1][::-1])
+            norms[:-1] = np.sqrt(squares[t0 : t1 - 1][::-1].sum(axis=-1))
             norms[-1] = np.linalg.norm(out.astype(np.float64), axis=2)
         return out
 

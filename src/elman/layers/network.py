@@ -16,7 +16,7 @@ from .dense import Dense
 from .linearize import LayerLinearization
 from .losses import Loss, get_loss
 from .parameters import Parameterised, Parameters
-from .recurrent import Recurrent
+from .recurrent import Recurrent, State
 from .trace import Gradients, Trace
 
 Array = NDArray[Any]
@@ -110,7 +110,7 @@ class Network(Parameterised):
         """The axis of x that counts steps."""
         return self.layer.time_axis
 
-    def __call__(self, x: ArrayLike, h0: ArrayLike | None = None) -> tuple[Array, Array]:
+    def __call__(self, x: ArrayLike, h0: State | None = None) -> tuple[Array, Array]:
         """Run the network.
 
         Parameters
@@ -134,7 +134,7 @@ class Network(Parameterised):
         hidden, hn = self.layer(x, h0)
         return self.readout(hidden), hn
 
-    def trace(self, x: ArrayLike, state: ArrayLike | None = None, *, buffers: Buffers = FRESH) -> NetworkTrace:
+    def trace(self, x: ArrayLike, state: State | None = None, *, buffers: Buffers = FRESH) -> NetworkTrace:
         """Run the network and keep what :meth:`backward` needs; arguments and errors as for calling it."""
         self._check_parts()
         trace = self.layer.trace(x, state, buffers=buffers)
@@ -146,7 +146,7 @@ class Network(Parameterised):
         return NetworkTrace(self.layer._outward(output, trace.batched), trace.hn, trace, rows)
 
     def backward(
-        self, trace: NetworkTrace, d_output: ArrayLike, d_hn: ArrayLike | None = None, *, need_x: bool = False,
+        self, trace: NetworkTrace, d_output: ArrayLike, d_hn: State | None = None, *, need_x: bool = False,
         buffers: Buffers = FRESH,
     ) -> Gradients:  # fmt: skip
         """Backpropagation through readout and time.
@@ -180,26 +180,25 @@ class Network(Parameterised):
         inward = np.ascontiguousarray(layer._inward(d, trace.layer.batched)).reshape(-1, self.readout.output_size)
         d_state = None
         if d_hn is not None:
-            d_hn = matching(d_hn, "d_hn", trace.hn.shape, "that of trace.hn", self.dtype)
-            d_state = layer._state_in(d_hn, trace.layer.batched)
+            d_state = layer.state_gradient(d_hn, trace.layer)
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         n = layer.parameters.size
         d_hidden = self.readout.rows_backward(trace.rows, inward, theta[n:], buffers)
         grads = layer._backward(trace.layer, d_hidden.flat, d_hidden.stride, d_state, need_x, buffers, theta[:n])
         return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
 
-    def linearize(self, x: ArrayLike, h0: ArrayLike | None = None) -> LayerLinearization:
+    def linearize(self, x: ArrayLike, h0: State | None = None) -> LayerLinearization:
         """The tangent dynamics of the layer along the trajectories of x; see :meth:`RNN.linearize`."""
         self._check_parts()
         return self.layer.linearize(x, h0)
 
-    def measure_gradient(self, x: ArrayLike, start: ArrayLike, h0: ArrayLike | None = None) -> Array:
+    def measure_gradient(self, x: ArrayLike, start: ArrayLike, h0: State | None = None) -> Array:
         """The true gradient by lag from ``start``; see :meth:`RNN.measure_gradient`."""
         self._check_parts()
         return self.layer.measure_gradient(x, start, h0)
 
     def loss_start(
-        self, x: ArrayLike, y: ArrayLike | None = None, *, loss: str | Loss = "mse", h0: ArrayLike | None = None,
+        self, x: ArrayLike, y: ArrayLike | None = None, *, loss: str | Loss = "mse", h0: State | None = None,
         rng: Any = None,
     ) -> Array:  # fmt: skip
         """Gradient of the loss at the last step with respect to the last state.

@@ -21,6 +21,8 @@ from .stepper import Stepper
 from .trace import Gradients, Trace
 
 Array = NDArray[Any]
+State = ArrayLike | tuple[ArrayLike, ...]
+"""One array, or for a cell of several states a tuple of one for each, such as ``(h0, c0)``."""
 FRESH = Fresh()
 
 
@@ -88,7 +90,7 @@ class Recurrent(Parameterised):
         """
         return np.concatenate([self.params["weight_ih_l0"].T, self.params["weight_hh_l0"].T])
 
-    def __call__(self, x: ArrayLike, h0: ArrayLike | None = None) -> tuple[Array, Array]:
+    def __call__(self, x: ArrayLike, h0: State | None = None) -> tuple[Array, Array]:
         """Run the layer, as PyTorch's.
 
         Parameters
@@ -118,7 +120,7 @@ class Recurrent(Parameterised):
         record = self.direction.forward(self.params, x.reshape(-1), self.input_size, T, B, state, False, out, scratch())
         return self._outward(out.reshape(T, B, H), batched), self._state_out(self.direction.last_state(record), batched)
 
-    def trace(self, x: ArrayLike, h0: ArrayLike | None = None, *, buffers: Buffers = FRESH) -> Trace:
+    def trace(self, x: ArrayLike, h0: State | None = None, *, buffers: Buffers = FRESH) -> Trace:
         """Run the layer and keep what :meth:`backward` needs.
 
         Parameters
@@ -148,11 +150,12 @@ class Recurrent(Parameterised):
         rows = d.state_view(record.states, (T + 1) * B).reshape(T + 1, B, len(d.cell.states), self.hidden_size)
         rows.flags.writeable = False
         states = {name + d.suffix: rows[:, :, i] for i, name in enumerate(d.cell.states)}
+        gates = {name + d.suffix: view for name, view in d.gate_views(record).items()}
         output = self._outward(rows[1:, :, 0], batched)
-        return Trace(output, self._state_out(d.last_state(record), batched), states, {}, (record,), batched)
+        return Trace(output, self._state_out(d.last_state(record), batched), states, gates, (record,), batched)
 
     def backward(
-        self, trace: Trace, d_output: ArrayLike | None = None, d_hn: ArrayLike | None = None, *, need_x: bool = True,
+        self, trace: Trace, d_output: ArrayLike | None = None, d_hn: State | None = None, *, need_x: bool = True,
         buffers: Buffers = FRESH,
     ) -> Gradients:  # fmt: skip
         """Backpropagation through time.
@@ -189,8 +192,7 @@ class Recurrent(Parameterised):
             rows = np.ascontiguousarray(self._inward(d_output, trace.batched)).reshape(-1)
         d_state = None
         if d_hn is not None:
-            d_hn = matching(d_hn, "d_hn", trace.hn.shape, "that of trace.hn", self.dtype)
-            d_state = self._state_in(d_hn, trace.batched)
+            d_state = self.state_gradient(d_hn, trace)
         return self._backward(trace, rows, self.hidden_size, d_state, need_x, buffers)
 
     def _backward(
@@ -212,22 +214,27 @@ class Recurrent(Parameterised):
         views = self.parameters.view(theta)
         d.gradients(record, delta, views)
         d_x = self._outward(d.input_gradient(self.params, record, delta), trace.batched) if need_x else None
-        return Gradients(views, theta, d_x, self._state_out(d_initial, trace.batched), norms[None])
+        return Gradients(views, theta, d_x, self._state_out(d_initial, trace.batched), norms[None, :, :, 0])
+
+    def state_gradient(self, d_hn: State, trace: Trace) -> Array:
+        """A checked gradient of the final state, as (B, n_states, H)."""
+        B, H = trace.records[0].B, self.hidden_size
+        return self._state_in(d_hn, "d_{}n", (1, B, H) if trace.batched else (1, H), trace.batched)
 
     def _check_gradient(self, norms: Array, d_initial: Array) -> None:
         """Refuse a gradient that overflowed: the last step in time where it did is where it began."""
         if np.isfinite(d_initial).all():
             return
         bad = np.argwhere(~np.isfinite(norms))
-        step, sample = (int(i) for i in bad[-1]) if len(bad) else (0, 0)
-        part = self.direction.cell.states[0]
+        step, sample, state = (int(i) for i in bad[-1]) if len(bad) else (0, 0, 0)
+        part = self.direction.cell.states[state]
         raise NonFiniteError(
             f"{self.direction.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on "
             "its way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
             what="gradient", layer=self.direction.label, gate=part, step=step, sample=sample,
         )  # fmt: skip
 
-    def linearize(self, x: ArrayLike, h0: ArrayLike | None = None) -> LayerLinearization:
+    def linearize(self, x: ArrayLike, h0: State | None = None) -> LayerLinearization:
         """The tangent dynamics along the trajectories that ``x`` drives, with the weights as they are now.
 
         Parameters
@@ -246,7 +253,7 @@ class Recurrent(Parameterised):
         """
         return LayerLinearization(self.direction, self.params, self.trace(x, h0).records[0])
 
-    def measure_gradient(self, x: ArrayLike, start: ArrayLike, h0: ArrayLike | None = None) -> Array:
+    def measure_gradient(self, x: ArrayLike, start: ArrayLike, h0: State | None = None) -> Array:
         """Measure the true gradient by lag, with the kernels that train.
 
         Parameters
@@ -274,12 +281,12 @@ class Recurrent(Parameterised):
         _, d_initial, norms = self.direction.backward(self.params, trace.records[0], self._nothing, 0, d_state, FRESH)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             last = np.linalg.norm(d_initial.reshape(1, B, -1).astype(np.float64), axis=2)
-            return np.log(np.concatenate([norms[::-1], last]))
+            return np.log(np.concatenate([np.linalg.norm(norms[::-1], axis=2), last]))
 
     def loss_start(self, x: ArrayLike, y: ArrayLike | None = None, **options: Any) -> None:
         """A layer without a readout has no loss: None. See :meth:`elman.Network.loss_start`."""
 
-    def stepper(self, batch_size: int = 1, h0: ArrayLike | None = None) -> Stepper:
+    def stepper(self, batch_size: int = 1, h0: State | None = None) -> Stepper:
         """Stream one step at a time with the weights as they are now.
 
         Parameters
@@ -297,27 +304,29 @@ class Recurrent(Parameterised):
         B = size(batch_size, "batch_size")
         return Stepper(self.direction, self.params, B, self._initial(h0, B, True))
 
-    def _accept(self, x: ArrayLike, h0: ArrayLike | None) -> tuple[Array, Array | None, bool]:
+    def _accept(self, x: ArrayLike, h0: State | None) -> tuple[Array, Array | None, bool]:
         """Checked x (T, B, D), initial state (B, n_states, H) or None for zero, and whether there was a batch axis."""
         x, batched = sequences(x, self.input_size, self.dtype, self.batch_first)
         return x, self._initial(h0, x.shape[1], batched), batched
 
-    def _initial(self, h0: ArrayLike | None, B: int, batched: bool) -> Array | None:
-        if h0 is None:
-            return None
-        H = self.hidden_size
-        shape, axes = ((1, B, H), "(num_layers * num_directions, B, H)") if batched else ((1, H), "(num_layers, H)")
-        if np.shape(h0) == (B, 1, H) and batched and shape != (B, 1, H):
-            raise ShapeError(f"h0 must have shape {axes} = {shape} also with batch_first, got {np.shape(h0)}")
-        return self._state_in(matching(h0, "h0", shape, axes, self.dtype), batched)
+    def _initial(self, h0: State | None, B: int, batched: bool) -> Array | None:
+        shape = (1, B, self.hidden_size) if batched else (1, self.hidden_size)
+        return None if h0 is None else self._state_in(h0, "{}0", shape, batched)
 
-    def _state_in(self, state: Array, batched: bool) -> Array:
-        """(1, B, H), or (1, H), to (B, n_states, H)."""
-        return state[0][:, None] if batched else state[:, None]
+    def _state_in(self, state: State, name: str, shape: tuple[int, ...], batched: bool) -> Array:
+        """Checked state, one array or a tuple of one for each of the cell's states, as (B, n_states, H)."""
+        names = [name.format(part) for part in self.direction.cell.states]
+        if len(names) > 1 and not (isinstance(state, tuple | list) and len(state) == len(names)):
+            raise ShapeError(f"{names[0]} must be the tuple ({', '.join(names)}), got {type(state).__name__}")
+        axes = "(num_layers * num_directions, B, H)" if batched else "(num_layers * num_directions, H)"
+        parts: Any = state if len(names) > 1 else (state,)
+        checked = [matching(p, n, shape, axes, self.dtype) for p, n in zip(parts, names, strict=True)]
+        return np.stack([p[0] if batched else p for p in checked], axis=1)
 
-    def _state_out(self, state: Array, batched: bool) -> Array:
-        """(B, n_states, H) to (1, B, H), or (1, H)."""
-        return state[None, :, 0] if batched else state[:, 0]
+    def _state_out(self, state: Array, batched: bool) -> Any:
+        """(B, n_states, H) to (1, B, H), or (1, H); a tuple of such where the cell has several states."""
+        parts = tuple(state[None, :, i] if batched else state[:, i] for i in range(state.shape[1]))
+        return parts if len(parts) > 1 else parts[0]
 
     def _outward(self, y: Array, batched: bool) -> Array:
         """(T, B, ...) to the caller's order of axes."""
@@ -340,7 +349,9 @@ def refuse_unsupported(**options: Any) -> None:
     ArgumentError
         Naming the option.
     """
-    neutral: Mapping[str, Any] = {"num_layers": 1, "dropout": 0.0, "bidirectional": False}
+    neutral: Mapping[str, Any] = {
+        "num_layers": 1, "dropout": 0.0, "bidirectional": False, "proj_size": 0, "reset_after": True
+    }  # fmt: skip
     for name, value in options.items():
         if value != neutral[name]:
             raise ArgumentError(

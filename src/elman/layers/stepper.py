@@ -22,15 +22,17 @@ class Stepper:
 
     Attributes
     ----------
-    state : ndarray, shape (1, B, H)
-        The present state, a copy.
+    state : ndarray, shape (1, B, H), or a tuple of such
+        The present state, a copy: h, or (h, c).
     """
 
     def __init__(self, direction: Direction, params: Mapping[str, Array], B: int, state: Array | None) -> None:
         own = Fresh()
         self._direction, self._B, d = direction, B, direction
-        weights = [params[f"weight_{k}{d.suffix}"] for k in ("ih", "hh")]
-        self._panels = [d.pack(W, name, own) for W, name in zip(weights, ("P_ih", "P_hh"), strict=True)]
+        self._panels = [
+            d.pack(params[d.weight_ih], d.x_order, "P_ih", own),
+            d.pack(params[d.weight_hh], d.h_order, "P_hh", own),
+        ]
         self._bias = d.pack_bias(params, own)
         dtype = d.dtype
         # two slots of everything: what a step returns stays untouched while the next one is computed
@@ -83,8 +85,10 @@ class Stepper:
         return out[0] if single else out
 
     @property
-    def state(self) -> Array:
-        """The present state (1, B, H), a copy."""
+    def state(self) -> Array | tuple[Array, ...]:
+        """The present state (1, B, H), or a tuple of such; a copy."""
         d, B = self._direction, self._B
         at = self._slot * B * d.s_rs
-        return d.state_view(self._record.states[at:], B)[:, 0].copy()[None]
+        state = d.state_view(self._record.states[at:], B).copy()
+        parts = tuple(state[None, :, i] for i in range(d.n_states))
+        return parts if d.n_states > 1 else parts[0]

@@ -1,0 +1,15 @@
+"""Weight gradients: the same sum for every cell, from the gradients of its pre-activations."""
+
+from __future__ import annotations
+
+from ..kernels.compile import integer, kernel
+from ..kernels.tile import accumulate
+
+
+@kernel
+def gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, x1, h0, r0, r1, v0, v1, dW, w_rs):
+    """Add ``[1, x, h]^T delta`` to dW: row r of the states is what step t = r // B read."""
+    o, i = integer(0), integer(1)
+    accumulate(one, o, i, delta, d_rs, r0, r1, v0, v1, dW, o, w_rs)
+    accumulate(X, x_rs, D, delta, d_rs, r0, r1, v0, min(v1, x1), dW, w_rs, w_rs)
+    accumulate(states, s_rs, H, delta, d_rs, r0, r1, max(v0, h0), v1, dW, (1 + D) * w_rs, w_rs)
