@@ -172,6 +172,22 @@ def test_demo_without_matplotlib_fails_before_the_work(monkeypatch):
         demo.run()
 
 
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_a_folder_that_is_missing_is_found_before_the_work(capsys, weights, option, monkeypatch):
+    monkeypatch.setattr(cli, "diagnose", lambda *_, **__: pytest.fail("worked first"))
+    code, _, err = run(capsys, "diagnose", weights[1], option, "/missing/folder/out.file")
+    assert code == 1
+    assert "/missing/folder/out.file" in err
+
+
+@pytest.mark.parametrize("option", [("--steps", "0"), ("--seed", "-1"), ("--steps", "many")])
+def test_numbers_out_of_range_are_usage_errors(capsys, weights, option):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["diagnose", str(weights[1]), *option])
+    assert caught.value.code == 2
+    assert option[0] in capsys.readouterr().err
+
+
 def test_replacing_keeps_the_old_file_on_an_error(tmp_path):
     target = tmp_path / "a.txt"
     target.write_text("old")

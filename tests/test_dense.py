@@ -199,7 +199,37 @@ class TestLossStart:
 
     def test_wrong_targets_are_refused(self):
         net = network(np.random.default_rng(6))
-        with pytest.raises(ShapeError, match="B = 6"):
+        with pytest.raises(ShapeError, match=r"or \(6,\) \(the last step\)"):
             net.loss_start(np.zeros((5, 6, 3)), np.zeros((4, 2)))
         with pytest.raises(ArgumentError, match="T = 0"):
             net.loss_start(np.zeros((0, 6, 3)))
+
+
+def test_targets_are_told_by_their_axes_where_lengths_coincide():
+    """T = B = Q: only the number of axes tells a target of every step from one of the last."""
+    rng = np.random.default_rng(8)
+    for batch_first in (False, True):
+        net = elman.Network(elman.RNN(3, 12, batch_first=batch_first, rng=0), elman.Readout(12, 6, rng=1))
+        x = rng.standard_normal((6, 6, 3))
+        every, classes = rng.standard_normal((6, 6, 6)), rng.integers(0, 6, (6, 6))
+        last = every[:, -1] if batch_first else every[-1]
+        assert np.array_equal(net.loss_start(x, every), net.loss_start(x, last))
+        last = classes[:, -1] if batch_first else classes[-1]
+        got = net.loss_start(x, classes, loss="cross_entropy")
+        assert np.array_equal(got, net.loss_start(x, last, loss="cross_entropy"))
+
+
+def test_a_network_whose_part_moved_on_neither_saves_nor_loads():
+    layer = elman.RNN(3, 12)
+    first = elman.Network(layer, elman.Readout(12, 2))
+    saved = first.state_dict()
+    elman.Network(layer, elman.Readout(12, 4))
+    with pytest.raises(ArgumentError, match="another network"):
+        first.state_dict()
+    with pytest.raises(ArgumentError, match="another network"):
+        first.load_state_dict(saved)
+
+
+def test_a_network_needs_a_layer_and_a_readout():
+    with pytest.raises(DTypeError, match="RNN and RNN"):
+        elman.Network(elman.RNN(3, 12), elman.RNN(12, 12))

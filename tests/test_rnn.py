@@ -452,3 +452,122 @@ def test_measured_gradient_is_that_of_backward():
     np.testing.assert_allclose(np.exp(logs[:-1]), grads.state_norms[0, ::-1], rtol=1e-12)
     np.testing.assert_allclose(np.exp(logs[-1]), np.linalg.norm(grads.h0[0], axis=1), rtol=1e-12)
     np.testing.assert_allclose(np.exp(logs[0]), np.linalg.norm(start, axis=1), rtol=1e-12)
+
+
+class TestTracesOfOthers:
+    """Compiled code checks nothing: a trace of other sizes would be read beyond its end."""
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            elman.RNN(3, 400),
+            elman.RNN(4, 7),
+            elman.RNN(3, 7, dtype="float32"),
+            elman.RNN(3, 7, nonlinearity="relu"),
+            elman.LSTM(3, 7),
+        ],
+        ids=repr,
+    )
+    def test_layers(self, other):
+        layer, x, _, _ = layer_and_data()
+        with pytest.raises(ArgumentError, match="trace must be of this layer"):
+            other.backward(layer.trace(x), np.ones((6, 4, 7)))
+
+    def test_dense_and_networks(self):
+        _, x, _, _ = layer_and_data()
+        with pytest.raises(ArgumentError, match="trace must be of this layer"):
+            elman.MLP(3, 4000, 2).backward(elman.MLP(3, 4, 2).trace(x), np.ones((6, 4, 2)))
+        net = elman.Network(elman.RNN(3, 7), elman.MLP(7, 5, 2))
+        other = elman.Network(elman.RNN(3, 7), elman.MLP(7, 500, 2))
+        with pytest.raises(ArgumentError, match="trace must be of this layer"):
+            other.backward(net.trace(x), np.ones((6, 4, 2)))
+
+    def test_a_copy_of_the_layer_may_read_it(self):
+        layer, x, _, _ = layer_and_data()
+        d = np.ones((6, 4, 7))
+        trace = layer.trace(x)
+        assert np.array_equal(copy.deepcopy(layer).backward(trace, d).theta, layer.backward(trace, d).theta)
+
+
+class TestGradientsThatOverflow:
+    """Wherever it happens, an exception and not an infinity comes back."""
+
+    def test_behind_a_dead_step(self):
+        layer = elman.RNN(1, 1, nonlinearity="relu", bias=False)
+        layer.load_state_dict({"weight_ih_l0": np.array([[1.0]]), "weight_hh_l0": np.array([[1e200]])})
+        trace = layer.trace(np.array([-1.0, 1e-250, 1e-250]).reshape(3, 1, 1))
+        with pytest.raises(NonFiniteError, match="gradient"):
+            layer.backward(trace, d_hn=np.full((1, 1, 1), 1e200))
+
+    def test_in_the_parameters_alone(self):
+        layer = elman.RNN(1, 1, nonlinearity="identity", bias=False)
+        layer.load_state_dict({"weight_ih_l0": np.array([[1.0]]), "weight_hh_l0": np.array([[0.0]])})
+        with pytest.raises(NonFiniteError, match="overflows"):
+            layer.backward(layer.trace(np.full((2, 1, 1), 1e5)), np.full((2, 1, 1), 1e304))
+
+    def test_in_a_readout(self):
+        readout = elman.Readout(2, 1)
+        with pytest.raises(NonFiniteError, match="Readout"):
+            readout.backward(readout.trace(np.full((1, 2), 1e200)), np.full((1, 1), 1e200))
+
+
+def test_copies_of_a_stepper_go_on_from_where_it_is():
+    layer, x, h0, _ = layer_and_data()
+    output, _ = layer(x, h0)
+    stepper = layer.stepper(4, h0)
+    stepper(x[0])
+    for other in (pickle.loads(pickle.dumps(stepper)), copy.deepcopy(stepper)):
+        assert np.array_equal(other(x[1]), output[1])
+        assert np.array_equal(other(x[2]), output[2])
+
+
+def test_stepper_refuses_what_is_not_real():
+    stepper = elman.RNN(2, 3).stepper()
+    for x_t in (np.zeros((1, 2), int), np.zeros((1, 2), complex), [["1", "2"]]):
+        with pytest.raises(DTypeError, match="x_t must be an array of real"):
+            stepper(x_t)
+
+
+@pytest.mark.parametrize("cell", [elman.RNN, elman.LSTM, elman.GRU])
+def test_no_sequences_can_be_linearized_too(cell):
+    layer = cell(3, 5)
+    lin = layer.linearize(np.zeros((4, 0, 3)))
+    v = np.zeros((0, 2, lin.state_size))
+    assert lin.jvp(v).shape == v.shape
+    assert lin.vjp(v).shape == v.shape
+    assert layer.measure_gradient(np.zeros((4, 0, 3)), np.zeros((0, lin.state_size))).shape == (5, 0)
+
+
+def test_masks_and_ragged_lists_are_not_lost_silently():
+    layer, x, _, _ = layer_and_data()
+    with pytest.raises(DTypeError, match=r"x.filled\(0.0\)"):
+        layer(np.ma.masked_array(x, x > 1))
+    with pytest.raises(ShapeError, match="one length"):
+        layer([[[1.0, 2.0, 3.0]], [[1.0, 2.0]]])
+
+
+def test_lengths_are_refused_until_they_come():
+    layer, x, _, _ = layer_and_data()
+    assert np.array_equal(layer(x, lengths=None)[0], layer.trace(x, lengths=None).output)
+    for call in (layer, layer.trace):
+        with pytest.raises(ArgumentError, match="lengths must be None"):
+            call(x, lengths=[6, 6, 6, 3])
+
+
+def test_broken_weights_are_named():
+    layer, x, _, _ = layer_and_data()
+    layer.params["bias_hh_l0"][2] = np.nan
+    with pytest.raises(NonFiniteError, match="bias_hh_l0 holds numbers that are not finite"):
+        layer(x)
+
+
+def test_initialisers_are_checked():
+    for draw in (lambda shape, rng: np.zeros(3), lambda shape, rng: np.full(shape, np.nan)):
+        with pytest.raises(ArgumentError, match=r"weight_hh_init must give finite numbers of shape \(7, 7\)"):
+            elman.RNN(3, 7, weight_hh_init=draw)
+    with pytest.raises(ArgumentError, match="matrices"):
+        elman.RNN(3, 7, bias_init="orthogonal")
+    radius = elman.spectrum(elman.RNN(3, 7, weight_hh_init="spectral_radius", rng=0).params["weight_hh_l0"]).radius
+    np.testing.assert_allclose(radius, 1.0, rtol=1e-12)
+    with pytest.raises(DTypeError, match="floaty"):
+        elman.RNN(3, 7, dtype="floaty")

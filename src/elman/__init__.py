@@ -16,23 +16,63 @@ Settings
     :func:`set_num_threads`, :func:`get_num_threads`
 """
 
-from . import datasets, errors, interop, plotting, testing
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
-from .diagnostics import (
-    Diagnosis,
-    GradientFlow,
-    LyapunovSpectrum,
-    Spectrum,
-    Verification,
-    diagnose,
-    gradient_flow,
-    lyapunov_spectrum,
-    spectrum,
-)
-from .kernels.parallel import get_num_threads, set_num_threads
-from .layers import GRU, LSTM, MLP, RNN, Network, Readout, initializers
-from .linearization import JacobianStack, Linearization
-from .training import SGD, Adam, History, clip_by_global_norm, fit
+
+if TYPE_CHECKING:
+    from . import datasets, errors, interop, plotting, testing
+    from .diagnostics import (
+        Diagnosis,
+        GradientFlow,
+        LyapunovSpectrum,
+        Spectrum,
+        Verification,
+        diagnose,
+        gradient_flow,
+        lyapunov_spectrum,
+        spectrum,
+    )
+    from .kernels.parallel import get_num_threads, set_num_threads
+    from .layers import GRU, LSTM, MLP, RNN, Network, Readout, initializers
+    from .linearization import JacobianStack, Linearization
+    from .training import SGD, Adam, History, clip_by_global_norm, fit
+
+_HOMES = {
+    ".diagnostics": (
+        "Diagnosis",
+        "GradientFlow",
+        "LyapunovSpectrum",
+        "Spectrum",
+        "Verification",
+        "diagnose",
+        "gradient_flow",
+        "lyapunov_spectrum",
+        "spectrum",
+    ),
+    ".kernels.parallel": ("get_num_threads", "set_num_threads"),
+    ".layers": ("GRU", "LSTM", "MLP", "RNN", "Network", "Readout", "initializers"),
+    ".linearization": ("JacobianStack", "Linearization"),
+    ".training": ("SGD", "Adam", "History", "clip_by_global_norm", "fit"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("cells", "datasets", "diagnostics", "errors", "interop", "plotting", "testing", "training")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use: a program pays for what it uses."""
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    if name not in _HOME:
+        raise AttributeError(f"module 'elman' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME[name], __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 __all__ = [
     "GRU",

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ._version import __version__
 from .diagnostics import Diagnosis, Verification, diagnose
 from .errors import ElmanError, StateDictError
-from .files import replacing
+from .files import check_folder, replacing
 from .layers import RNN, Network, Readout
 
 Array = NDArray[Any]
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="train on sunspots, predict and verify the gradient, save a picture")
     demo.add_argument("--output", default="elman-demo.png", metavar="PNG", help="the picture (default: %(default)s)")
-    demo.add_argument("--seed", type=int, default=0, help="seed of weights and batches (default: %(default)s)")
+    demo.add_argument("--seed", type=_at_least(0), default=0, help="seed of weights and batches (default: %(default)s)")
     demo.add_argument("--quiet", action="store_true", help="no progress bar")
     demo.set_defaults(run=_demo)
 
@@ -64,12 +64,24 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--input", metavar="X.npy", help="sequences (T, n, D) that drive it; else normal noise")
     check.add_argument("--batch-first", action="store_true", help="X is (n, T, D)")
     check.add_argument("--nonlinearity", default="tanh", choices=RNN.NONLINEARITIES, help="default: %(default)s")
-    check.add_argument("--steps", type=int, default=100, help="length T of the noise (default: %(default)s)")
+    check.add_argument("--steps", type=_at_least(1), default=100, help="length T of the noise (default: %(default)s)")
     check.add_argument("--json", metavar="FILE", help="write the diagnosis there as well")
     check.add_argument("--plot", metavar="PNG", help="save the curve there as well")
-    check.add_argument("--seed", type=int, default=0, help="seed of starts and noise (default: %(default)s)")
+    check.add_argument("--seed", type=_at_least(0), default=0, help="seed of starts and noise (default: %(default)s)")
     check.set_defaults(run=_diagnose)
     return parser
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    """A type of argument for argparse: an integer with a lower bound."""
+
+    def integer(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}, got {value}")
+        return value
+
+    return integer
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -79,6 +91,8 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _diagnose(arguments: argparse.Namespace) -> None:
+    for path in filter(None, (arguments.json, arguments.plot)):
+        check_folder(path)
     model = model_from_weights(read_weights(arguments.weights), arguments.nonlinearity, arguments.batch_first)
     layer = model.layer if isinstance(model, Network) else model
     if arguments.input is None:

@@ -13,7 +13,7 @@ from . import plotting
 from .datasets import sunspots, windows
 from .diagnostics import Diagnosis, Verification, diagnose, gradient_flow, spectrum
 from .errors import MissingExtraError
-from .files import replacing
+from .files import check_folder, replacing
 from .layers import RNN, Network, Readout
 from .training import Adam, History, Update, fit
 
@@ -154,7 +154,8 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     OSError
         If the picture cannot be written.
     """
-    figure = new_figure()  # a missing matplotlib is found before the work, not after it
+    check_folder(path)  # this and a missing matplotlib are found before the work, not after it
+    figure = new_figure()
     series = load()
     test = slice(series.at(FIRST_TEST_YEAR), None)
     x, y = windows(series.z[:-1], WINDOW, 1), windows(series.z[1:], WINDOW, 1)
@@ -181,7 +182,10 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     print(summary(*before))
     print("\nGRADIENTS AFTER TRAINING")
     print(f"{after[0]}\n{after[1]}")
-    print("The windows start a year apart and overlap, so they are not independent: the intervals are somewhat narrow.")
+    print(
+        "The windows are those of all years. They start a year apart and overlap, so they are not independent: the "
+        "intervals are somewhat too narrow."
+    )
     top, left, right = figure.subplot_mosaic([["forecast"] * 2, ["gradient", "spectrum"]]).values()
     plotting.plot_forecast(series.years[test], series.values[test], forecasts, ax=top, ylabel="yearly sunspot number")
     after[1].plot(ax=left)
@@ -222,6 +226,10 @@ def report(errors: dict[str, float], n: int) -> str:
     lines += [f"  {name:<16} {error:6.2f}{'   <- best' if name == best else ''}" for name, error in errors.items()]
     rival = min((name for name in errors if name != "Elman network"), key=errors.__getitem__)
     gap = errors["Elman network"] / errors[rival] - 1
+    lines.append(
+        f"The linear models are fitted on all years before {FIRST_TEST_YEAR}; of the network, the last "
+        f"{FIRST_TEST_YEAR - FIRST_VALIDATION_YEAR} of them choose the epoch only."
+    )
     lines.append(
         f"The network's error is {abs(gap):.1%} {'larger' if gap > 0 else 'smaller'} than {rival}'s, the best other."
         + (" On so few years that decides nothing." if abs(gap) < 0.1 else "")

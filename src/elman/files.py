@@ -9,6 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that nothing can be written to, before the work rather than after it.
+
+    Raises
+    ------
+    OSError
+        If the folder does not exist or cannot be written to.
+    """
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"cannot write {os.fspath(path)}: the folder {folder} does not exist")
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"cannot write {os.fspath(path)}: no permission for the folder {folder}")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path to write to; on success it takes the place of ``path``, on an error it is removed.
@@ -29,6 +44,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         If the folder does not exist or cannot be written to.
     """
     target = Path(path)
+    check_folder(target)
     handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
     os.close(handle)
     temporary = Path(name)

@@ -153,7 +153,10 @@ class Linearization(ABC):
         t1 = self.n_steps if t1 is None else t1
         if not 0 <= t0 <= t1 <= self.n_steps:
             raise ArgumentError(f"the window must satisfy 0 <= t0 <= t1 <= n_steps = {self.n_steps}, got ({t0}, {t1})")
-        v = np.asarray(v, dtype=self.dtype)
+        v = np.asarray(v)
+        if v.dtype.kind not in "fiu":
+            raise DTypeError(f"vectors must be real numbers, got dtype {v.dtype}")
+        v = v.astype(self.dtype, copy=False)
         n, size = self.n_sequences, self.state_size
         if v.ndim == 3 and v.shape[0] == n and v.shape[2] == size:
             full = v

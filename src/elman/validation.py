@@ -54,10 +54,33 @@ def real_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     DTypeError
         For any other type.
     """
-    kind = np.dtype(dtype).newbyteorder("=")
+    try:
+        kind = np.dtype(dtype).newbyteorder("=")
+    except TypeError:
+        kind = None
     if kind not in (np.float32, np.float64):
-        raise DTypeError(f'dtype must be "float32" or "float64", got {np.dtype(dtype).name!r}')
+        raise DTypeError(f'dtype must be "float32" or "float64", got {dtype!r}')
     return kind
+
+
+def plain(value: ArrayLike, name: str) -> Array:
+    """An array of what was given, without a copy where it is one.
+
+    Raises
+    ------
+    DTypeError
+        For a masked array, whose mask would be lost.
+    ShapeError
+        For a list of rows of unequal length.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(
+            f"{name} must not be a masked array: fill the missing values first, such as {name}.filled(0.0)"
+        )
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(f"{name} must be an array of numbers, all rows of one length: {error}") from error
 
 
 def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
@@ -73,15 +96,16 @@ def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
     ArgumentError
         If a number is not finite after the conversion.
     """
-    given = np.asarray(value)
+    given = plain(value, name)
     if given.dtype == dtype and given.flags.carray:
         finite(given, name)
         return given
     if given.dtype.kind != "f":
+        numbers = f"convert it: {name}.astype(float)" + ("; classes must be encoded one-hot" if name[-1] == "x" else "")
         cure = {
-            "i": "if these are measurements, convert them: x.astype(float); if they are classes, encode them one-hot",
-            "u": "if these are measurements, convert them: x.astype(float); if they are classes, encode them one-hot",
-            "b": "convert it: x.astype(float)",
+            "i": numbers,
+            "u": numbers,
+            "b": numbers,
             "c": "give the real and imaginary parts as separate features",
         }.get(given.dtype.kind, "give an array of numbers, all rows of one length")
         raise DTypeError(f"{name} must be an array of real floating-point numbers, got dtype {given.dtype}; {cure}")
@@ -137,7 +161,7 @@ def sequences(
             f"{name} must be one array, got a list of arrays: join sequences of one length with "
             f"np.stack({name}, axis={0 if batch_first else 1})"
         )
-    given = np.asarray(x)
+    given = plain(x, name)
     axes = "(B, T, D)" if batch_first else "(T, B, D)"
     if given.ndim not in (2, 3):
         cure = "; for one feature add an axis: x[:, None]" if given.ndim == 1 else ""
@@ -176,7 +200,7 @@ def matching(value: ArrayLike, name: str, shape: Sequence[int], axes: str, dtype
     ShapeError, DTypeError, ArgumentError
         For another shape, integers, or numbers that are not finite.
     """
-    given = np.asarray(value)
+    given = plain(value, name)
     if given.shape != tuple(shape):
         raise ShapeError(f"{name} must have shape {axes} = {tuple(shape)}, got {given.shape}")
     return real_array(given, name, dtype)

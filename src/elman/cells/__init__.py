@@ -1,4 +1,4 @@
-"""One file a cell: equation, arrays, five kernels, one record. :mod:`elman.cells.cell` is the contract."""
+"""The recurrent cells, each in its own file. What a cell owes the rest is written in :mod:`elman.cells.cell`."""
 
 from .cell import Cell
 from .elman import ELMAN

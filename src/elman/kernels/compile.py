@@ -1,8 +1,8 @@
 """The one decorator of every kernel, and where compiled code is kept.
 
 ``nogil`` lets a thread pool run kernels side by side; ``error_model="numpy"`` keeps division free of branches,
-without which nothing vectorises. There is no ``fastmath``: it assumes that NaN and infinity do not occur, and what
-LLVM contracts would depend on what shares a basic block.
+without which nothing vectorises. There is no ``fastmath``: it would let LLVM reason as if NaN and infinity never
+came up, and leave to it which products and sums are rounded as one.
 
 numba's cache looks at the file of a kernel but not at the files it calls into. So the cache folder is named by a hash
 of all the kernels' sources: an edit anywhere finds an empty folder, never a stale kernel.

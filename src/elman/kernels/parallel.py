@@ -1,6 +1,6 @@
 """Slabs of work over a few threads.
 
-One thread takes one slab of the batch over all time steps: a barrier at every step would cost more than it gains.
+A thread keeps its rows of the batch for the whole sequence, so that threads meet once a call and not once a step.
 Kernels are serial and release the GIL, so an ordinary thread pool runs them side by side; it is safe under concurrent
 calls, and a forked child makes its own. Handing work to the pool costs about 50 microseconds, so small work stays on
 the calling thread.

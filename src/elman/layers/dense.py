@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..errors import ShapeError
+from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..kernels.activations import NONLINEARITIES, activate_rows, scale_rows
-from ..validation import choice, matching, real_array, real_dtype, size
+from ..validation import choice, matching, plain, real_array, real_dtype, size
 from .affine import Affine, Rows
 from .buffers import Buffers, Fresh, scratch
 from .initializers import Initializer, by_name
@@ -40,6 +40,7 @@ class DenseTrace:
     output: Array
     hidden: Array | None
     rows: tuple[Rows, ...]
+    layout: tuple[Any, ...]
     hn: None = None
 
 
@@ -106,7 +107,7 @@ class Dense(Parameterised):
 
     def trace(self, x: ArrayLike, state: None = None, *, buffers: Buffers = FRESH) -> DenseTrace:
         """Apply the layer and keep what :meth:`backward` needs; arguments and errors as for calling it."""
-        given = np.asarray(x)
+        given = plain(x, "x")
         if given.ndim == 0 or given.shape[-1] != self.input_size:
             raise ShapeError(
                 f"x must have input_size = {self.input_size} numbers in its last axis, got shape {given.shape}"
@@ -117,9 +118,25 @@ class Dense(Parameterised):
         rows = self.rows_forward(Rows(a.reshape(-1), self.input_size, n), buffers)
         output = np.ascontiguousarray(rows[-1].view(self.output_size)).reshape(*lead, self.output_size)
         hidden = rows[1].view(self.hidden_size).reshape(*lead, self.hidden_size) if len(rows) > 2 else None
-        return DenseTrace(output, hidden, rows)
+        return DenseTrace(output, hidden, rows, self.layout)
 
     hidden_size: int
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """Kind, sizes and dtype: a trace can be read by what has the same."""
+        return type(self).__name__, self.input_size, self.hidden_size, self.output_size, self.dtype.name
+
+    def check_trace(self, layout: tuple[Any, ...]) -> None:
+        """Refuse rows of a layer of other sizes: compiled code would read beyond its arrays.
+
+        Raises
+        ------
+        ArgumentError
+            Naming both.
+        """
+        if layout != self.layout:
+            raise ArgumentError(f"trace must be of this layer, {self.layout}; it was made by {layout}")
 
     def backward(self, trace: DenseTrace, d_output: ArrayLike, *, buffers: Buffers = FRESH) -> DenseGradients:
         """Gradients from ``d_output``, shaped as ``trace.output``; ``buffers`` as for :meth:`trace`.
@@ -127,12 +144,20 @@ class Dense(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If d_output does not fit.
+            If d_output does not fit, or the trace is of a layer of other sizes.
+        NonFiniteError
+            If a gradient overflows.
         """
+        self.check_trace(trace.layout)
         d = matching(d_output, "d_output", trace.output.shape, "that of trace.output", self.dtype)
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         d_x = self.rows_backward(trace.rows, d.reshape(trace.rows[0].n, self.output_size), theta, buffers)
         x = np.ascontiguousarray(d_x.view(self.input_size)).reshape(*d.shape[:-1], self.input_size)
+        if not (np.isfinite(theta).all() and np.isfinite(x).all()):
+            raise NonFiniteError(
+                f"{type(self).__name__}: the gradient overflows in {self.dtype}; scale the loss or the input down",
+                what="gradient", layer=type(self).__name__,
+            )  # fmt: skip
         return DenseGradients(self.parameters.view(theta), theta, x)
 
 
@@ -188,7 +213,8 @@ class Readout(Dense):
         return self._affine.input_gradient(self.params["weight"], delta, "d_readout_input", buffers)
 
     def __repr__(self) -> str:
-        return f"Readout({self.input_size}, {self.output_size}, dtype={self.dtype.name!r})"
+        bias = "bias" in self.params
+        return f"Readout({self.input_size}, {self.output_size}, bias={bias}, dtype={self.dtype.name!r})"
 
 
 class MLP(Dense):

@@ -38,6 +38,8 @@ class Record(NamedTuple):
         ``T * B`` rows, empty for a cell that stores none.
     slots : int
         ``T + 1``, or 2 where only the last state is wanted.
+    layout : tuple
+        Cell, sizes and dtype of the direction that made it: only one of the same layout may read the arrays.
     """
 
     T: int
@@ -47,6 +49,7 @@ class Record(NamedTuple):
     states: Array
     gates: Array
     slots: int
+    layout: tuple[Any, ...]
 
 
 class Direction:
@@ -70,6 +73,7 @@ class Direction:
         self.cell, self.variant, self.D, self.H, self.dtype, self.suffix = cell, variant, D, H, dtype, suffix
         self.code = cell.variants.index(variant)
         self.label = cell.name + suffix
+        self.layout = (cell.name, variant, D, H, dtype.char)
         self.weight_ih, self.weight_hh = "weight_ih" + suffix, "weight_hh" + suffix
         self.bias_ih, self.bias_hh = "bias_ih" + suffix, "bias_hh" + suffix
         self.keys = {name: name + suffix for name in ("states", "gates", "d_state", "delta")}
@@ -177,7 +181,7 @@ class Direction:
         states = buffers.take(self.keys["states"], slots * B * self.s_rs, self.dtype)
         gates = buffers.take(self.keys["gates"], (T if keep else 1) * B * self.g_rs, self.dtype)
         self.place_state(states[: B * self.s_rs], state)
-        record = Record(T, B, x, x_rs, states, gates, slots)
+        record = Record(T, B, x, x_rs, states, gates, slots, self.layout)
         if T * B == 0:
             return record
         P_ih = self.pack(params[self.weight_ih], self.x_order, "P_ih", scratch())
@@ -192,13 +196,15 @@ class Direction:
             return status
 
         ranges = parallel.slabs(B, ROWS, self._flops(T * B, self.D + self.H))
-        self._raise_if_failed(record, ranges, parallel.run(work, ranges))
+        self._raise_if_failed(params, record, ranges, parallel.run(work, ranges))
         return record
 
     def _flops(self, rows: int, k: int) -> float:
         return 2.0 * rows * k * self.H * self.n_gates
 
-    def _raise_if_failed(self, record: Record, ranges: list[tuple[int, int]], statuses: list[int]) -> None:
+    def _raise_if_failed(
+        self, params: Mapping[str, Array], record: Record, ranges: list[tuple[int, int]], statuses: list[int]
+    ) -> None:
         """Turn the earliest failing status of all slabs into an exception that names step and sample."""
         failed = [(t, b0, b1) for t, (b0, b1) in zip(statuses, ranges, strict=True) if t >= 0]
         if not failed:
@@ -208,9 +214,15 @@ class Direction:
         rows = self.state_view(record.states[(slot + b0) * self.s_rs :], b1 - b0)
         bad = np.argwhere(~np.isfinite(rows))
         sample, part = b0 + int(bad[0, 0]), self.cell.states[int(bad[0, 1])]
+        broken = [name for name, p in params.items() if not np.isfinite(p).all()]
+        cause = (
+            f"{broken[0]} holds numbers that are not finite: load weights that are"
+            if broken
+            else "the weights or inputs are too large: scale weight_hh down, or clip gradients while training"
+        )
         raise NonFiniteError(
             f"{self.label}: the state {part} must stay finite, but stopped being so at step {t} of sample {sample}; "
-            "the weights or inputs are too large: scale weight_hh down, or clip gradients while training",
+            f"{cause}",
             what="state", layer=self.label, gate=part, step=t, sample=sample,
         )  # fmt: skip
 

@@ -7,8 +7,9 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from ..cells import GRU as CELL
+from .axes import refuse_unsupported
 from .initializers import Initializer
-from .recurrent import Recurrent, refuse_unsupported
+from .recurrent import Recurrent
 
 
 class GRU(Recurrent):

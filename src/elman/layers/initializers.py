@@ -30,12 +30,19 @@ def glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     return rng.uniform(-limit, limit, shape)
 
 
+def _matrix(shape: tuple[int, ...], name: str) -> tuple[int, int]:
+    """Rows and columns of a matrix; a vector, such as a bias, has none."""
+    if len(shape) != 2:
+        raise ArgumentError(f"the initialiser {name!r} is for matrices, and cannot fill an array of shape {shape}")
+    return shape[0], shape[1]
+
+
 def orthogonal(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Uniformly distributed (Haar) orthogonal columns or rows, from the QR form of a Gaussian matrix.
 
     Mezzadri, Notices of the AMS 54 (2007) 592: without the signs of R the distribution is not uniform.
     """
-    rows, columns = shape
+    rows, columns = _matrix(shape, "orthogonal")
     q, r = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))
     q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
     return q if rows >= columns else q.T
@@ -43,7 +50,7 @@ def orthogonal(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
 
 def identity(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """The identity (Q. V. Le, N. Jaitly, G. E. Hinton, arXiv:1504.00941, for relu)."""
-    rows, columns = shape
+    rows, columns = _matrix(shape, "identity")
     return np.eye(rows, columns)
 
 
@@ -64,7 +71,7 @@ def gaussian(gain: float = 1.0) -> Initializer:
     return draw
 
 
-def spectral_radius(radius: float) -> Initializer:
+def spectral_radius(radius: float = 1.0) -> Initializer:
     """A Gaussian matrix scaled so that its largest eigenvalue has modulus ``radius`` (square matrices)."""
 
     def draw(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -116,6 +123,7 @@ NAMED: dict[str, Initializer] = {
     "uniform": uniform,
     "identity": identity,
     "gaussian": gaussian(1.0),
+    "spectral_radius": spectral_radius(1.0),
 }
 
 

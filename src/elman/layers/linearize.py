@@ -35,7 +35,7 @@ class LayerLinearization(Linearization):
         d, (n, K, S) = self._direction, v.shape
         rows = np.zeros(2 * n * K * d.s_rs, self.dtype)
         half = n * K * d.s_rs
-        d.place_state(rows[t0 % 2 * half :][:half], v.reshape(n * K, -1, d.H))
+        d.place_state(rows[t0 % 2 * half :][:half], v.reshape(n * K, d.n_states, d.H))
         squares = np.empty((t1 - t0) * n * K * d.n_states)
         if squares.size:
             d.tangent(self._record, self._panels, rows, squares, K, t0, t1)
@@ -46,7 +46,7 @@ class LayerLinearization(Linearization):
     def _vjp(self, u: Array, t0: int, t1: int, norms: Array | None) -> Array:
         d, (n, K, S) = self._direction, u.shape
         rows = np.zeros(n * K * d.s_rs, self.dtype)
-        d.place_state(rows, u.reshape(n * K, -1, d.H))
+        d.place_state(rows, u.reshape(n * K, d.n_states, d.H))
         # the kernel indexes squares by t, but only the window's rows are wanted
         squares = np.zeros((t1, n, K, d.n_states))
         if t1 > t0 and n * K:

@@ -9,8 +9,9 @@ from numpy.typing import DTypeLike
 
 from ..cells import LSTM as CELL
 from ..errors import ArgumentError
+from .axes import refuse_unsupported
 from .initializers import Initializer
-from .recurrent import Recurrent, refuse_unsupported
+from .recurrent import Recurrent
 
 
 class LSTM(Recurrent):

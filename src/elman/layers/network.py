@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from ..validation import matching
 from .affine import Rows
+from .axes import State
 from .buffers import Buffers, Fresh
 from .dense import Dense
 from .linearize import LayerLinearization
 from .losses import Loss, get_loss
 from .parameters import Parameterised, Parameters
-from .recurrent import Recurrent, State
+from .recurrent import Recurrent
 from .trace import Gradients, Trace
 
 Array = NDArray[Any]
@@ -41,6 +43,7 @@ class NetworkTrace:
     hn: Array
     layer: Trace
     rows: tuple[Rows, ...]
+    readout_layout: tuple[Any, ...]
 
 
 class Network(Parameterised):
@@ -64,9 +67,16 @@ class Network(Parameterised):
     ------
     ShapeError, ArgumentError
         If the sizes or dtypes of the two do not fit.
+    DTypeError
+        If they are not a recurrent layer and a readout.
     """
 
     def __init__(self, layer: Recurrent, readout: Dense) -> None:
+        if not isinstance(layer, Recurrent) or not isinstance(readout, Dense):
+            raise DTypeError(
+                "a network is a recurrent layer and a readout, such as Network(RNN(3, 20), Readout(20, 1)); got "
+                f"{type(layer).__name__} and {type(readout).__name__}"
+            )
         if readout.input_size != layer.hidden_size:
             raise ShapeError(
                 f"the readout must read hidden_size = {layer.hidden_size} numbers, but was made for "
@@ -86,6 +96,16 @@ class Network(Parameterised):
         for _, part in parts:
             part.parameters.move(self.parameters.theta[at : at + part.parameters.size], self.parameters)
             at += part.parameters.size
+
+    def state_dict(self) -> dict[str, Array]:
+        """Copies of all parameters by name."""
+        self._check_parts()
+        return super().state_dict()
+
+    def load_state_dict(self, mapping: Mapping[str, ArrayLike]) -> None:
+        """Set all parameters from arrays by name; see :meth:`RNN.load_state_dict`."""
+        self._check_parts()
+        super().load_state_dict(mapping)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -143,7 +163,7 @@ class Network(Parameterised):
         hidden = Rows(record.states[record.B * d.s_rs :], d.s_rs, record.T * record.B)
         rows = self.readout.rows_forward(hidden, buffers)
         output = rows[-1].view(self.readout.output_size).reshape(record.T, record.B, self.readout.output_size)
-        return NetworkTrace(self.layer._outward(output, trace.batched), trace.hn, trace, rows)
+        return NetworkTrace(self.layer.axes.outward(output, trace.batched), trace.hn, trace, rows, self.readout.layout)
 
     def backward(
         self, trace: NetworkTrace, d_output: ArrayLike, d_hn: State | None = None, *, need_x: bool = False,
@@ -176,15 +196,22 @@ class Network(Parameterised):
         """
         self._check_parts()
         layer = self.layer
+        layer.check_trace(trace.layer)
+        self.readout.check_trace(trace.readout_layout)
         d = matching(d_output, "d_output", trace.output.shape, "that of trace.output", self.dtype)
-        inward = np.ascontiguousarray(layer._inward(d, trace.layer.batched)).reshape(-1, self.readout.output_size)
+        inward = np.ascontiguousarray(layer.axes.inward(d, trace.layer.batched)).reshape(-1, self.readout.output_size)
         d_state = None
         if d_hn is not None:
-            d_state = layer.state_gradient(d_hn, trace.layer)
+            d_state = layer.axes.state_in(d_hn, "d_{}n", trace.layer.records[0].B, trace.layer.batched)
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         n = layer.parameters.size
         d_hidden = self.readout.rows_backward(trace.rows, inward, theta[n:], buffers)
         grads = layer._backward(trace.layer, d_hidden.flat, d_hidden.stride, d_state, need_x, buffers, theta[:n])
+        if not np.isfinite(theta[n:]).all():
+            raise NonFiniteError(
+                f"the gradient of the readout's parameters overflows in {self.dtype}; scale the loss down",
+                what="gradient", layer="readout",
+            )  # fmt: skip
         return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
 
     def linearize(self, x: ArrayLike, h0: State | None = None) -> LayerLinearization:
@@ -234,30 +261,30 @@ class Network(Parameterised):
         if y is None:
             d = np.random.default_rng(rng).standard_normal((B, Q)).astype(self.dtype)
         else:
-            target = self._last_targets(np.asarray(y), record.T, B, trace.layer.batched)
+            loss = get_loss(loss)
+            every = record.T, B
+            target = self._last_targets(np.asarray(y), 1 + getattr(loss, "target_axes", 1), every, trace.layer.batched)
             # a loss averages over the batch: B sequences see the gradient of their own loss
-            d = B * np.asarray(get_loss(loss).value_and_gradient(rows[-1].view(Q).copy(), target)[1], self.dtype)
+            d = B * np.asarray(loss.value_and_gradient(rows[-1].view(Q).copy(), target)[1], self.dtype)
         start = self.readout.rows_backward(rows, d, np.empty(self.readout.parameters.size, self.dtype), FRESH)
         out = np.zeros((B, self.layer.direction.state_size), self.dtype)
         out[:, : self.layer.hidden_size] = start.view(self.layer.hidden_size)
         return out
 
-    def _last_targets(self, y: Array, T: int, B: int, batched: bool) -> Array:
-        """The targets of the last step, from targets of that step (B, ...) or of all."""
+    def _last_targets(self, y: Array, last_axes: int, every: tuple[int, int], batched: bool) -> Array:
+        """Targets (B, ...) of the last step, from targets of that step, with ``last_axes`` axes, or of every step."""
+        T, B = every
         if not batched:
-            return y[-1:] if len(y) == T and T > 1 else np.asarray(y)[None]
-        every = (B, T) if self.layer.batch_first else (T, B)
-        if (
-            y.ndim >= 2
-            and y.shape[:2] == every
-            and not (y.ndim == 2 and every[0] == B and y.shape[1] == self.readout.output_size)
-        ):
-            return y[:, -1] if self.layer.batch_first else y[-1]
-        if len(y) != B:
+            y = y[None] if y.ndim < last_axes else y[:, None]
+        elif y.ndim > last_axes and self.layer.batch_first:
+            y = y.swapaxes(0, 1)
+        wanted = every if y.ndim > last_axes else (B,)
+        if y.ndim not in (last_axes, last_axes + 1) or y.shape[: len(wanted)] != wanted:
             raise ShapeError(
-                f"y must have the axes {every} of x, or (B, ...) with B = {B} for the last step, got {y.shape}"
+                f"y must have the leading axes {(T, B)} (every step, as x has them) or {(B,)} (the last step), "
+                f"got {y.shape}"
             )
-        return y
+        return y[-1] if y.ndim > last_axes else y
 
     def __repr__(self) -> str:
         return f"Network({self.layer!r}, {self.readout!r})"

@@ -80,7 +80,8 @@ class Parameters(Mapping[str, Array]):
                     "; it seems transposed: PyTorch's layout is (output, input)" if value.T.shape == view.shape else ""
                 )
                 raise ShapeError(f"{name} must have shape {view.shape}, got {value.shape}{cure}")
-            view[...] = value
+            with np.errstate(over="ignore"):
+                view[...] = value
             finite(view, name)
         self.theta[:] = new
 

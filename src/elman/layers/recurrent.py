@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..cells import Cell
-from ..errors import ArgumentError, NonFiniteError, ShapeError
+from ..errors import ArgumentError, NonFiniteError
 from ..validation import matching, real_dtype, sequences, size
 from . import initializers
+from .axes import Axes, State, refuse_unsupported
 from .buffers import Buffers, Fresh, scratch
 from .direction import Direction
 from .initializers import Initializer
@@ -21,8 +21,6 @@ from .stepper import Stepper
 from .trace import Gradients, Trace
 
 Array = NDArray[Any]
-State = ArrayLike | tuple[ArrayLike, ...]
-"""One array, or for a cell of several states a tuple of one for each, such as ``(h0, c0)``."""
 FRESH = Fresh()
 
 
@@ -50,6 +48,7 @@ class Recurrent(Parameterised):
         self.bias, self.batch_first = bool(bias), bool(batch_first)
         self.direction = Direction(cell, variant, self.input_size, self.hidden_size, real_dtype(dtype), "_l0")
         self.parameters = Parameters(self.direction.shapes(self.bias), real_dtype(dtype))
+        self.axes = Axes(self.batch_first, cell.states, self.hidden_size, self.dtype)
         self._nothing = np.empty(0, self.dtype)
         self._initialize(weight_ih, weight_hh, bias_init, np.random.default_rng(rng))
 
@@ -68,7 +67,13 @@ class Recurrent(Parameterised):
             }.get(name[:9], (bias, "bias_init"))
             draw = initializers.by_name(given, argument)
             for block in view.reshape(self.direction.n_gates, self.hidden_size, *view.shape[1:]):
-                block[...] = draw(block.shape, rng)
+                values = np.asarray(draw(block.shape, rng))
+                if values.shape != block.shape or not np.isfinite(values).all():
+                    raise ArgumentError(
+                        f"{argument} must give finite numbers of shape {block.shape} for {name}, got shape "
+                        f"{values.shape}"
+                    )
+                block[...] = values
 
     @property
     def batch_axis(self) -> int:
@@ -90,7 +95,7 @@ class Recurrent(Parameterised):
         """
         return np.concatenate([self.params["weight_ih_l0"].T, self.params["weight_hh_l0"].T])
 
-    def __call__(self, x: ArrayLike, h0: State | None = None) -> tuple[Array, Array]:
+    def __call__(self, x: ArrayLike, h0: State | None = None, *, lengths: None = None) -> tuple[Array, Any]:
         """Run the layer, as PyTorch's.
 
         Parameters
@@ -98,7 +103,9 @@ class Recurrent(Parameterised):
         x : array_like, shape (T, B, D), (B, T, D) with ``batch_first``, or (T, D)
             Input sequences; converted to the layer's dtype. T and B may be 0.
         h0 : array_like, shape (1, B, H), or (1, H) for one sequence
-            Initial state; zero by default.
+            Initial state; zero by default. For an LSTM the tuple (h0, c0).
+        lengths : None
+            Sequences have one length in this version.
 
         Returns
         -------
@@ -114,18 +121,20 @@ class Recurrent(Parameterised):
         NonFiniteError
             If a state overflows.
         """
+        refuse_unsupported(lengths=lengths)
         x, state, batched = self._accept(x, h0)
         T, B, H = x.shape[0], x.shape[1], self.hidden_size
         out = np.empty(T * B * H, self.dtype)
         record = self.direction.forward(self.params, x.reshape(-1), self.input_size, T, B, state, False, out, scratch())
-        return self._outward(out.reshape(T, B, H), batched), self._state_out(self.direction.last_state(record), batched)
+        hn = self.axes.state_out(self.direction.last_state(record), batched)
+        return self.axes.outward(out.reshape(T, B, H), batched), hn
 
-    def trace(self, x: ArrayLike, h0: State | None = None, *, buffers: Buffers = FRESH) -> Trace:
+    def trace(self, x: ArrayLike, h0: State | None = None, *, lengths: None = None, buffers: Buffers = FRESH) -> Trace:
         """Run the layer and keep what :meth:`backward` needs.
 
         Parameters
         ----------
-        x, h0
+        x, h0, lengths
             As for calling the layer.
         buffers : Buffers, optional
             Memory to use again: the trace is then overwritten by the next one made with the same buffers.
@@ -139,6 +148,7 @@ class Recurrent(Parameterised):
         ShapeError, DTypeError, ArgumentError, NonFiniteError
             As for calling the layer.
         """
+        refuse_unsupported(lengths=lengths)
         x, state, batched = self._accept(x, h0)
         return self._trace(x, state, batched, buffers)
 
@@ -151,8 +161,8 @@ class Recurrent(Parameterised):
         rows.flags.writeable = False
         states = {name + d.suffix: rows[:, :, i] for i, name in enumerate(d.cell.states)}
         gates = {name + d.suffix: view for name, view in d.gate_views(record).items()}
-        output = self._outward(rows[1:, :, 0], batched)
-        return Trace(output, self._state_out(d.last_state(record), batched), states, gates, (record,), batched)
+        output = self.axes.outward(rows[1:, :, 0], batched)
+        return Trace(output, self.axes.state_out(d.last_state(record), batched), states, gates, (record,), batched)
 
     def backward(
         self, trace: Trace, d_output: ArrayLike | None = None, d_hn: State | None = None, *, need_x: bool = True,
@@ -180,19 +190,20 @@ class Recurrent(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If d_output or d_hn does not fit.
+            If d_output or d_hn does not fit, or the trace is of a layer of other sizes.
         NonFiniteError
-            If the gradient overflows on its way back.
+            If a gradient overflows.
         """
+        self.check_trace(trace)
         if d_output is None:
             rows = self._nothing
         else:
             shape = trace.output.shape
             d_output = matching(d_output, "d_output", shape, "that of trace.output", self.dtype)
-            rows = np.ascontiguousarray(self._inward(d_output, trace.batched)).reshape(-1)
+            rows = np.ascontiguousarray(self.axes.inward(d_output, trace.batched)).reshape(-1)
         d_state = None
         if d_hn is not None:
-            d_state = self.state_gradient(d_hn, trace)
+            d_state = self.axes.state_in(d_hn, "d_{}n", trace.records[0].B, trace.batched)
         return self._backward(trace, rows, self.hidden_size, d_state, need_x, buffers)
 
     def _backward(
@@ -208,30 +219,49 @@ class Recurrent(Parameterised):
         """:meth:`backward` for padded rows of d_output, writing the parameters' gradient to ``theta``."""
         d, (record,) = self.direction, trace.records
         delta, d_initial, norms = d.backward(self.params, record, rows, y_rs, d_state, buffers)
-        self._check_gradient(norms, d_initial)
         if theta is None:
             theta = buffers.take("theta", self.parameters.size, self.dtype)
         views = self.parameters.view(theta)
         d.gradients(record, delta, views)
-        d_x = self._outward(d.input_gradient(self.params, record, delta), trace.batched) if need_x else None
-        return Gradients(views, theta, d_x, self._state_out(d_initial, trace.batched), norms[None, :, :, 0])
+        d_x = d.input_gradient(self.params, record, delta) if need_x else None
+        self._check_gradient(norms, d_initial, theta, d_x)
+        if d_x is not None:
+            d_x = self.axes.outward(d_x, trace.batched)
+        return Gradients(views, theta, d_x, self.axes.state_out(d_initial, trace.batched), norms[None, :, :, 0])
 
-    def state_gradient(self, d_hn: State, trace: Trace) -> Array:
-        """A checked gradient of the final state, as (B, n_states, H)."""
-        B, H = trace.records[0].B, self.hidden_size
-        return self._state_in(d_hn, "d_{}n", (1, B, H) if trace.batched else (1, H), trace.batched)
+    def check_trace(self, trace: Trace) -> None:
+        """Refuse a trace of a layer of other sizes: compiled code would read beyond its arrays.
 
-    def _check_gradient(self, norms: Array, d_initial: Array) -> None:
-        """Refuse a gradient that overflowed: the last step in time where it did is where it began."""
-        if np.isfinite(d_initial).all():
+        Raises
+        ------
+        ArgumentError
+            Naming both.
+        """
+        if trace.records[0].layout != self.direction.layout:
+            made, wanted = (
+                f"{name} ({variant}) with input_size {D}, hidden_size {H}, {np.dtype(char).name}"
+                for name, variant, D, H, char in (trace.records[0].layout, self.direction.layout)
+            )
+            raise ArgumentError(f"trace must be of this layer, {wanted}; it was made by {made}")
+
+    def _check_gradient(self, norms: Array, d_initial: Array, theta: Array, d_x: Array | None) -> None:
+        """Refuse a gradient that overflowed; where a state's did, the last such step in time is where it began."""
+        arrays = {"the initial state": d_initial, "the parameters": theta, "x": d_x}
+        broken = [name for name, a in arrays.items() if a is not None and not np.isfinite(a).all()]
+        if not broken:
             return
-        bad = np.argwhere(~np.isfinite(norms))
-        step, sample, state = (int(i) for i in bad[-1]) if len(bad) else (0, 0, 0)
+        label, bad = self.direction.label, np.argwhere(~np.isfinite(norms))
+        if not len(bad):
+            raise NonFiniteError(
+                f"{label}: the gradient of {broken[0]} overflows in {self.dtype}; scale the loss down",
+                what="gradient", layer=label,
+            )  # fmt: skip
+        step, sample, state = (int(i) for i in bad[-1])
         part = self.direction.cell.states[state]
         raise NonFiniteError(
-            f"{self.direction.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on "
-            "its way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
-            what="gradient", layer=self.direction.label, gate=part, step=step, sample=sample,
+            f"{label}: the gradient of the state {part} overflows at step {step} of sample {sample} on its way back; "
+            "it explodes: scale weight_hh down, or shorten the window (truncation)",
+            what="gradient", layer=label, gate=part, step=step, sample=sample,
         )  # fmt: skip
 
     def linearize(self, x: ArrayLike, h0: State | None = None) -> LayerLinearization:
@@ -277,10 +307,10 @@ class Recurrent(Parameterised):
         trace = self.trace(x, h0)
         B = trace.records[0].B
         start = matching(start, "start", (B, self.direction.state_size), "(B, S)", self.dtype)
-        d_state = start.reshape(B, -1, self.hidden_size)
+        d_state = start.reshape(B, self.direction.n_states, self.hidden_size)
         _, d_initial, norms = self.direction.backward(self.params, trace.records[0], self._nothing, 0, d_state, FRESH)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            last = np.linalg.norm(d_initial.reshape(1, B, -1).astype(np.float64), axis=2)
+            last = np.linalg.norm(d_initial.reshape(1, B, self.direction.state_size).astype(np.float64), axis=2)
             return np.log(np.concatenate([np.linalg.norm(norms[::-1], axis=2), last]))
 
     def loss_start(self, x: ArrayLike, y: ArrayLike | None = None, **options: Any) -> None:
@@ -302,59 +332,9 @@ class Recurrent(Parameterised):
             ``y = stepper(x_t)``; see there.
         """
         B = size(batch_size, "batch_size")
-        return Stepper(self.direction, self.params, B, self._initial(h0, B, True))
+        return Stepper(self.direction, self.params, B, None if h0 is None else self.axes.state_in(h0, "{}0", B, True))
 
     def _accept(self, x: ArrayLike, h0: State | None) -> tuple[Array, Array | None, bool]:
         """Checked x (T, B, D), initial state (B, n_states, H) or None for zero, and whether there was a batch axis."""
         x, batched = sequences(x, self.input_size, self.dtype, self.batch_first)
-        return x, self._initial(h0, x.shape[1], batched), batched
-
-    def _initial(self, h0: State | None, B: int, batched: bool) -> Array | None:
-        shape = (1, B, self.hidden_size) if batched else (1, self.hidden_size)
-        return None if h0 is None else self._state_in(h0, "{}0", shape, batched)
-
-    def _state_in(self, state: State, name: str, shape: tuple[int, ...], batched: bool) -> Array:
-        """Checked state, one array or a tuple of one for each of the cell's states, as (B, n_states, H)."""
-        names = [name.format(part) for part in self.direction.cell.states]
-        if len(names) > 1 and not (isinstance(state, tuple | list) and len(state) == len(names)):
-            raise ShapeError(f"{names[0]} must be the tuple ({', '.join(names)}), got {type(state).__name__}")
-        axes = "(num_layers * num_directions, B, H)" if batched else "(num_layers * num_directions, H)"
-        parts: Any = state if len(names) > 1 else (state,)
-        checked = [matching(p, n, shape, axes, self.dtype) for p, n in zip(parts, names, strict=True)]
-        return np.stack([p[0] if batched else p for p in checked], axis=1)
-
-    def _state_out(self, state: Array, batched: bool) -> Any:
-        """(B, n_states, H) to (1, B, H), or (1, H); a tuple of such where the cell has several states."""
-        parts = tuple(state[None, :, i] if batched else state[:, i] for i in range(state.shape[1]))
-        return parts if len(parts) > 1 else parts[0]
-
-    def _outward(self, y: Array, batched: bool) -> Array:
-        """(T, B, ...) to the caller's order of axes."""
-        if not batched:
-            return y[:, 0]
-        return y.swapaxes(0, 1) if self.batch_first else y
-
-    def _inward(self, y: Array, batched: bool) -> Array:
-        """The caller's order of axes to (T, B, ...)."""
-        if not batched:
-            return y[:, None]
-        return y.swapaxes(0, 1) if self.batch_first else y
-
-
-def refuse_unsupported(**options: Any) -> None:
-    """Options of PyTorch's layer that this version does not have: their neutral value is accepted, others are refused.
-
-    Raises
-    ------
-    ArgumentError
-        Naming the option.
-    """
-    neutral: Mapping[str, Any] = {
-        "num_layers": 1, "dropout": 0.0, "bidirectional": False, "proj_size": 0, "reset_after": True
-    }  # fmt: skip
-    for name, value in options.items():
-        if value != neutral[name]:
-            raise ArgumentError(
-                f"{name} must be {neutral[name]} in this version, whose layers are one cell in one direction; "
-                f"got {value!r}"
-            )
+        return x, None if h0 is None else self.axes.state_in(h0, "{}0", x.shape[1], batched), batched

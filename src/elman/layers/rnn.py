@@ -8,8 +8,9 @@ from numpy.typing import DTypeLike
 
 from ..cells import ELMAN
 from ..validation import choice
+from .axes import refuse_unsupported
 from .initializers import Initializer
-from .recurrent import Recurrent, refuse_unsupported
+from .recurrent import Recurrent
 
 
 class RNN(Recurrent):

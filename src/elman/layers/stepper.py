@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import NonFiniteError, ShapeError
-from .buffers import Fresh
+from ..validation import real_array
+from .buffers import Fresh, aligned
 from .direction import Direction, Record
 
 Array = NDArray[Any]
@@ -36,13 +37,28 @@ class Stepper:
         self._bias = d.pack_bias(params, own)
         dtype = d.dtype
         # two slots of everything: what a step returns stays untouched while the next one is computed
-        self._x = np.zeros((2, B, d.D), dtype)
-        self._out = np.zeros((2, B, d.H), dtype)
-        self._record = Record(
-            2, B, self._x.reshape(-1), d.D, np.zeros(2 * B * d.s_rs, dtype), np.zeros(B * d.g_rs, dtype), 2
+        x, states, gates, self._flat_out = (
+            aligned(n, dtype) for n in (2 * B * d.D, 2 * B * d.s_rs, B * d.g_rs, 2 * B * d.H)
         )
-        self._flat_out, self._slot = self._out.reshape(-1), 0
-        d.place_state(self._record.states[: B * d.s_rs], state)
+        self._record, self._slot = Record(2, B, x, d.D, states, gates, 2, d.layout), 0
+        d.place_state(states[: B * d.s_rs], state)
+        self._view()
+
+    def _view(self) -> None:
+        """Look at the flat arrays as the caller does."""
+        self._x = self._record.x.reshape(2, self._B, self._direction.D)
+        self._out = self._flat_out.reshape(2, self._B, self._direction.H)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_x", "_out")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._view()
+
+    def __repr__(self) -> str:
+        d = self._direction
+        return f"Stepper({d.label}, batch_size={self._B}, input_size={d.D}, hidden_size={d.H})"
 
     def __call__(self, x_t: ArrayLike) -> Array:
         """Advance by one step.
@@ -59,13 +75,15 @@ class Stepper:
 
         Raises
         ------
-        ShapeError
-            For another shape.
+        ShapeError, DTypeError
+            For another shape, or numbers that are not real floating-point ones.
         NonFiniteError
             If the new state is not finite, as it is after a NaN in x_t; the state stays as it was.
         """
         slot, d, B, record = self._slot, self._direction, self._B, self._record
-        x = self._x[slot]
+        x_t, x = np.asarray(x_t), self._x[slot]
+        if x_t.dtype.kind != "f":
+            x_t = real_array(x_t, "x_t", d.dtype)  # says what is wrong
         single = np.ndim(x_t) == 1 and B == 1
         if np.shape(x_t) != ((d.D,) if single else (B, d.D)):
             raise ShapeError(f"x_t must have shape (B, D) = {(B, d.D)}, got {np.shape(x_t)}")

@@ -92,6 +92,8 @@ def check_model(model: Any) -> None:
     theta = model.theta
     if not isinstance(theta, np.ndarray) or theta.ndim != 1 or theta.dtype not in (np.float32, np.float64):
         raise DTypeError("net.theta must be one vector of float32 or float64 parameters")
+    if not theta.flags.writeable:
+        raise DTypeError("net.theta must be writable to be trained, and is read-only")
 
 
 def parameter_at(model: Model, index: int) -> str:
