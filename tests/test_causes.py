@@ -145,3 +145,11 @@ def test_report_shows_all_four_names_the_largest_and_is_json():
     assert sum(d[name] for name in TERMS) == pytest.approx(d["rate"], abs=1e-12)
     low, high = d["intervals"]["saturation"]
     assert low < d["saturation"] < high
+
+
+def test_one_living_sequence_has_no_interval_and_says_so():
+    causes = Causes.from_terms(np.ones((4, 1)), np.full(1, 4.0), 1, 3)
+    assert str(causes).count("no interval (fewer than two sequences live)") == 4
+    assert "nan" not in str(causes)
+    assert causes != Causes.from_terms(np.ones((4, 1)), np.full(1, 4.0), 1, 3)
+    assert {causes: 1}[causes] == 1

@@ -208,3 +208,17 @@ def test_truncated_and_to_dict():
     assert d["mean"] == pytest.approx(c.mean.tolist())
     assert d["horizon"]["extrapolated"] is (c.horizon.steps > 40)
     assert "rate -0.15" in repr(c)
+
+
+def test_equality_is_identity_and_curves_are_hashable():
+    a, b = curve(lines([0.1, 0.2])), curve(lines([0.1, 0.2]))
+    assert a == a
+    assert a != b
+    assert len({a, b}) == 2
+
+
+def test_a_horizon_without_interval_says_so():
+    one = curve(lines([-0.5]))
+    assert one.horizon.steps == pytest.approx(math.log(1e3) / 0.5)
+    assert "no interval" in str(one.horizon)
+    assert "nan" not in str(one.horizon)

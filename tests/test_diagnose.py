@@ -9,8 +9,9 @@ from scipy.special import digamma, polygamma
 from scipy.stats import ortho_group
 
 from elman.diagnostics.diagnose import diagnose
-from elman.diagnostics.sequences import Diagnosable
-from elman.errors import ArgumentError, NonFiniteError, ShapeError
+from elman.diagnostics.gradient_flow import gradient_flow
+from elman.diagnostics.sequences import Diagnosable, as_sequences
+from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.linearization import ElementwiseFactors, JacobianStack, Linearization
 
 THETA = math.log(100)
@@ -487,7 +488,13 @@ def test_the_plain_network_fulfils_the_protocol():
         ({"level": "forward"}, ArgumentError, 'level must be "full"'),
         ({"threshold": 0.0}, ArgumentError, "positive number of nats"),
         ({"vectors": 0}, ArgumentError, "at least 1"),
+        ({"vectors": 2.5}, ArgumentError, "vectors must be an integer, got 2.5"),
+        ({"vectors": "3"}, ArgumentError, "vectors must be an integer, got '3'"),
+        ({"threshold": "a"}, ArgumentError, "threshold must be a positive number of nats .*got 'a'"),
+        ({"threshold": math.nan}, ArgumentError, "positive number of nats"),
+        ({"max_sequences": 8.5}, ArgumentError, "must be an integer, got 8.5"),
         ({"max_sequences": 1}, ArgumentError, "at least 2"),
+        ({"y": np.zeros(40)}, ShapeError, r"add the axis of channels: y\[\.\.\., None\]"),
         ({"x": None}, ArgumentError, "got None"),
         ({"x": [np.zeros((4, 2))] * 3}, ArgumentError, "cut windows of one length"),
         ({"x": np.zeros((40, 2))}, ArgumentError, r"at least 2 sequences, got 1.*elman\.datasets\.windows"),
@@ -542,13 +549,155 @@ def test_wrong_verifications_are_refused():
 
 
 def test_gradients_that_are_not_finite_are_refused():
-    net, y = PlainRNN.random(29), np.zeros((40, 3))
-    y[:] = np.nan
+    net, bad = PlainRNN.random(29), PlainRNN.random(29)
+    bad.loss_start = lambda x, y=None, **more: np.full((x.shape[1], 24), np.inf)
     with pytest.raises(NonFiniteError, match="check the labels"):
-        diagnose(net, data(29), y, rng=0)
+        diagnose(bad, data(29), np.zeros((40, 3)), rng=0)
     d = diagnose(net, data(29), rng=0)
     broken = PlainRNN.random(29)
     broken.measure_gradient = lambda x, start, h0=None: np.full((41, start.shape[0]), np.nan)
     object.__setattr__(d._reserved, "model", broken)
     with pytest.raises(NonFiniteError, match="measured gradient is not finite at lag 0"):
         d.verify()
+
+
+# --- layout of labels, numbers that are missing, identity ------------------------------------------------------------
+
+
+class Classes:
+    """A loss whose labels have no axis of channels."""
+
+    target_axes = 0
+
+
+@pytest.mark.parametrize("batch_axis", [0, 1])
+@pytest.mark.parametrize("loss", ["cross_entropy", Classes(), "mse", object()], ids=["name", "object", "mse", "other"])
+@pytest.mark.parametrize("every", [True, False])
+@pytest.mark.parametrize("T", [9, 12])
+def test_labels_follow_their_sequences_where_lengths_coincide(batch_axis, loss, every, T):
+    """Each label tells its sequence; n = Q = 12, and T = 12 as well in half of the cases."""
+    n, channels = 12, () if loss == "cross_entropy" or isinstance(loss, Classes) else (12,)
+    lengths = (T, n) if batch_axis == 1 else (n, T)
+    number = np.arange(n)[:, None] if batch_axis == 0 and every else np.arange(n)
+    positions = np.broadcast_to(number, lengths if every else (n,))
+    y = np.broadcast_to(positions.reshape(*positions.shape, *(1 for _ in channels)), (*positions.shape, *channels))
+    net = PlainRNN.random(40, batch_axis=batch_axis)
+    sequences = as_sequences(net, np.zeros((*lengths, 2)), y, None, loss, None)
+    which = np.array([3, 7])
+    taken = sequences.take(which).y
+    if every and batch_axis == 1:
+        expected = np.broadcast_to(which.reshape(1, 2, *(1 for _ in channels)), (T, 2, *channels))
+    else:
+        expected = np.broadcast_to(which.reshape(2, *(1 for _ in taken.shape[1:])), (2, *taken.shape[1:]))
+        assert taken.shape == (2, *([T] if every else []), *channels)
+    np.testing.assert_array_equal(taken, expected)
+
+
+def test_swapped_labels_are_named():
+    with pytest.raises(ShapeError, match="time and sequences are swapped"):
+        diagnose(PlainRNN.random(41), data(41, n=20), np.zeros((20, 40, 3)))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["x", "y", "h0"])
+def test_missing_numbers_are_refused_before_anything_runs(name, value):
+    given = {"x": data(42), "y": np.zeros((40, 3)), "h0": np.zeros((1, 40, 24))}
+    for i in range(40):
+        broken = {key: array.copy() for key, array in given.items()}
+        index = {"x": (5, i, 1), "y": (i, 2), "h0": (0, i, 3)}[name]
+        broken[name][index] = value
+        net = PlainRNN.random(42)
+        at = ", ".join(map(str, index))
+        with pytest.raises(ArgumentError, match=rf"{name} must be finite, {name}\[{at}\] is {value}"):
+            diagnose(net, broken["x"], broken["y"], h0=broken["h0"])
+        assert net.seen == []
+
+
+@pytest.mark.parametrize("name", ["x", "y", "h0"])
+def test_masked_arrays_are_refused_with_a_cure(name):
+    given = {"x": data(42), "y": np.zeros((40, 3)), "h0": np.zeros((1, 40, 24))}
+    given[name] = np.ma.masked_greater(given[name], -1)
+    with pytest.raises(DTypeError, match=rf"{name}\.filled"):
+        diagnose(PlainRNN.random(42), given["x"], given["y"], h0=given["h0"])
+
+
+def test_a_start_that_is_not_finite_and_a_state_of_no_size_are_refused():
+    start = np.ones((4, 3))
+    start[2, 1] = np.nan
+    with pytest.raises(ArgumentError, match=r"start\[2, 1\] is nan"):
+        diagnose(JacobianStack(np.eye(3) + np.zeros((5, 4, 1, 1))), start=start)
+    with pytest.raises(ShapeError, match="a state of at least one number"):
+        diagnose(JacobianStack(np.empty((5, 4, 0, 0))))
+
+
+def test_results_compare_by_identity_and_can_be_keys():
+    x = data(43)
+    a, b = diagnose(PlainRNN.random(43), x, rng=0), diagnose(PlainRNN.random(43), x, rng=0)
+    v, w = a.verify(), b.verify()
+    for one, other in ((a, b), (a.curve, b.curve), (a.causes, b.causes), (v, w), (v.random, w.random)):
+        assert one == one
+        assert one != other
+        assert len({one, other}) == 2
+
+
+def test_gradient_flow_and_diagnosis_fit_over_the_same_lags():
+    for T in (1, 2, 19, 20, 30):
+        lin = gaussian(np.random.default_rng(T), T=T)
+        d = diagnose(lin, rng=0, threshold=1e6)
+        assert gradient_flow(lin, rng=0).rate == pytest.approx(d.rate, abs=1e-12)
+
+
+# --- what is printed where there is little to print -------------------------------------------------------------------
+
+
+def test_dead_networks_print_words_and_no_nan():
+    net, x = dead_network(np.arange(24))
+    d = diagnose(net, x, rng=0)
+    assert "growth    none: every gradient is exactly zero after T = 30 steps" in str(d)
+    assert "every gradient is exactly zero; the verdicts decide" in str(d.verify())
+    for text in (str(d), str(d.verify())):
+        assert "nan" not in text
+    dead_at_once = diagnose(JacobianStack(np.zeros((5, 8, 3, 3))), rng=0)
+    v = dead_at_once.verify(JacobianStack(np.zeros((5, 8, 3, 3))))
+    assert "no lag to compare" in str(v)
+    assert "nan" not in str(dead_at_once) + str(v)
+
+
+def test_one_living_sequence_prints_no_nan():
+    J = np.zeros((12, 2, 3, 3))
+    J[:, 0] = 0.9 * np.eye(3)
+    d = diagnose(JacobianStack(J), rng=0)
+    text = str(d)
+    assert d.verdict == "undecided"
+    assert "fewer than two of them have a gradient" in text
+    assert "no interval" in text
+    assert "nan" not in text
+    v = d.verify(JacobianStack(J))
+    assert "fewer than two sequences live on one side; the verdicts decide" in str(v)
+    assert "nan" not in str(v)
+
+
+def test_undecided_says_how_much_the_sequences_differ_and_how_far_the_threshold_is():
+    rates = np.array([-2.0, 2.0] * 4)
+    J = np.exp(rates)[None, :, None, None] * np.eye(3) + np.zeros((20, 8, 3, 3))
+    d = diagnose(JacobianStack(J), rng=0)
+    assert d.verdict == "undecided"
+    sd, distance = np.std(20 * rates, ddof=1), THETA - abs(d.curve.mean[-1])
+    assert f"differ too much to decide (standard deviation {sd:.3g} nats, mean {distance:.3g} nats" in str(d)
+    assert "close to the threshold" not in str(d)
+
+
+def test_verification_says_what_decides():
+    """Early lags far off, the end and the rate as predicted: agreement stands above few lags inside, and says why."""
+    Q = ortho_group.rvs(4, size=60 * 8, random_state=2).reshape(60, 8, 4, 4)
+    spread = np.exp(0.001 * np.random.default_rng(44).standard_normal(8))[None, :, None, None]
+    bump = np.ones((60, 1, 1, 1))
+    bump[-2], bump[0] = 1.5, 1 / 1.5
+    d = diagnose(JacobianStack(spread * Q), rng=0)
+    v = d.verify(JacobianStack(bump * spread * Q))
+    text = str(v)
+    assert v.random.end_agrees
+    assert v.random.fraction_inside < 0.1
+    assert "decided at 99 % by the rate and by the growth at the last lag" in text
+    assert "nats at lag 60 -> agrees at 99 %" in text
+    assert "which decides nothing" in text

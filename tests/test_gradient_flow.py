@@ -6,7 +6,7 @@ import scipy.linalg
 
 from elman.diagnostics.gradient_flow import gradient_flow
 from elman.diagnostics.growth import backward_growth, forward_growth, unit_vectors
-from elman.errors import ArgumentError, NonFiniteError, ShapeError
+from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.linearization import ElementwiseFactors, JacobianStack
 
 
@@ -219,10 +219,13 @@ def test_short_trajectories_are_fitted_from_lag_one():
     factors = np.exp(np.random.default_rng(7).standard_normal(19))
     flow = gradient_flow(JacobianStack(factors[:, None, None]))
     assert flow.rate == pytest.approx(np.polyfit(flow.lags[1:], flow.backward[1:, 0], 1)[0], rel=1e-10)
-    assert np.isnan(gradient_flow(JacobianStack(factors[:1, None, None])).rate)
+    # one step is its own slope, as in a diagnosis of one step
+    assert gradient_flow(JacobianStack(factors[:1, None, None])).rate == pytest.approx(np.log(factors[0]), rel=1e-12)
     nothing = gradient_flow(JacobianStack(np.empty((0, 2, 3, 3))))
     assert nothing.backward.tolist() == [[0, 0]]
     assert "T = 0" in str(nothing)
+    assert "none: there is no step" in str(nothing)
+    assert "nan" not in str(nothing)
 
 
 def test_curve_is_the_mean_of_logs_over_the_vectors():
@@ -267,3 +270,19 @@ def test_wrong_arguments_are_refused():
             gradient_flow(lin, vectors=vectors)
     with pytest.raises(ArgumentError, match="at least one sequence"):
         gradient_flow(JacobianStack(np.empty((4, 0, 3, 3))))
+    with pytest.raises(ShapeError, match="a state of at least one number"):
+        gradient_flow(JacobianStack(np.empty((4, 2, 0, 0))))
+    with pytest.raises(DTypeError, match=r"got ndarray; .*gradient_flow\(elman\.JacobianStack\(J\)\)"):
+        gradient_flow(np.ones((4, 3, 3)))
+
+
+def test_prints_have_units_and_no_rounding_dust():
+    rotation = [[np.cos(1.0), -np.sin(1.0)], [np.sin(1.0), np.cos(1.0)]]
+    text = str(gradient_flow(repeated(rotation, 200), bounds=True))
+    assert "e-1" not in text
+    assert "bounds at lag T: +0.000 .. +0.000 nats" in text
+    assert "from the weights alone: +" in (weights := str(gradient_flow(tanh_network(), bounds=True)))
+    assert weights.splitlines()[-1].endswith(" nats")
+    dead = str(gradient_flow(repeated(np.zeros((2, 2)), 3)))
+    assert "none: every vector ends as exactly zero" in dead
+    assert "nan" not in dead

@@ -6,7 +6,7 @@ import scipy.linalg
 from scipy.special import digamma
 
 from elman.diagnostics.lyapunov import lyapunov_spectrum
-from elman.errors import ArgumentError, NonFiniteError, ShapeError
+from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.linearization import JacobianStack, Linearization
 
 
@@ -338,6 +338,24 @@ def test_wrong_frame_and_empty_trajectory_are_refused():
         lyapunov_spectrum(repeated(np.eye(3), 20), 2, frame=np.ones((2, 3)))
     with pytest.raises(ArgumentError, match="at least 1 step"):
         lyapunov_spectrum(JacobianStack(np.empty((0, 3, 3))))
+    with pytest.raises(ArgumentError, match="at least one sequence, got none"):
+        lyapunov_spectrum(JacobianStack(np.empty((4, 0, 3, 3))))
+    with pytest.raises(ShapeError, match="a state of at least one number"):
+        lyapunov_spectrum(JacobianStack(np.empty((4, 1, 0, 0))))
+
+
+class Model:
+    """Something that can be linearized and is not."""
+
+    def linearize(self, x):
+        raise NotImplementedError
+
+
+def test_what_is_not_linearized_is_told_how():
+    with pytest.raises(DTypeError, match=r"got Model; .*lyapunov_spectrum\(model\.linearize\(x\)\)"):
+        lyapunov_spectrum(Model())
+    with pytest.raises(DTypeError, match=r"got ndarray; .*lyapunov_spectrum\(elman\.JacobianStack\(J\)\)"):
+        lyapunov_spectrum(np.ones((4, 3, 3)))
 
 
 class Broken(Linearization):

@@ -577,3 +577,37 @@ class TestSeries:
     def test_arrays_of_other_shapes_are_refused(self, years, actual, forecast, name):
         with pytest.raises(ShapeError, match=f"{name} has"):
             plotting.plot_forecast(years, actual, {"net": forecast})
+
+
+def test_bounds_added_to_a_picture_end_below_the_legend():
+    """One bound ends within the picture and is seen up to its end; another would pass behind the legend."""
+    growing = np.exp(np.full(8, -0.1))[None, :, None, None] * np.eye(3) + np.zeros((40, 8, 3, 3))
+    figure, ax = plt.subplots(figsize=(6, 5), layout="constrained")
+    elman.diagnose(JacobianStack(growing), rng=0).plot(ax)
+    before = ax.get_ylim()
+    far = np.diag([1.0, 1.05, 1e-30]) + np.zeros((40, 1, 1, 1))
+    plotting.plot_bounds(elman.gradient_flow(JacobianStack(far), bounds=True, rng=0), ax)
+    figure.canvas.draw()
+    legend = ax.get_legend().get_window_extent()
+    near, fallen = labelled(ax, r"$\sigma_\max(J_t)$"), labelled(ax, r"$\sigma_\min(J_t)$")
+    assert near.get_ydata()[-1] == pytest.approx(40 * np.log10(1.05))
+    end = ax.transData.transform((40, near.get_ydata()[-1]))[1]
+    assert end < legend.y0
+    for line in (near, fallen):
+        box = line.get_clip_box()
+        assert box.y1 <= legend.y0 + 1
+        assert end < box.y1
+        assert (box.x0, box.x1) == pytest.approx((ax.bbox.x0, ax.bbox.x1))
+    assert ax.get_ylim()[0] == before[0]
+    steep = 3.0 * np.eye(3) + np.zeros((40, 1, 1, 1))
+    plotting.plot_bounds(elman.gradient_flow(JacobianStack(steep), bounds=True, rng=0), ax)
+    assert ax.get_ylim()[1] < 40 * np.log10(3.0)
+
+
+def test_one_living_sequence_draws_no_nan():
+    J = np.zeros((12, 2, 3, 3))
+    J[:, 0] = 0.9 * np.eye(3)
+    title = elman.diagnose(JacobianStack(J), rng=0).plot().get_title(loc="left")
+    assert "nan" not in title
+    nothing = elman.gradient_flow(JacobianStack(np.empty((0, 2, 3, 3)))).plot()
+    assert nothing.get_title(loc="left") == "no rate: there is no step"

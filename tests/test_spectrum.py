@@ -240,3 +240,16 @@ def test_wrong_entries_are_refused():
         spectrum([[1.0, 2.0], [np.nan, 1.0]])
     with pytest.raises(DTypeError, match="complex"):
         spectrum(np.eye(2) * 1j)
+
+
+def test_masked_arrays_are_refused_with_a_cure():
+    with pytest.raises(DTypeError, match=r"W\.filled"):
+        spectrum(np.ma.masked_equal(np.eye(2), 0))
+
+
+def test_rates_print_without_rounding_dust():
+    rotation = [[np.cos(1.0), -np.sin(1.0)], [np.sin(1.0), np.cos(1.0)]]
+    text = str(spectrum(np.multiply(rotation, 1 - 1e-16)))
+    assert "radius            1            +0.0000 nats/step" in text
+    assert text.count("+0.0000 nats/step") == 3
+    assert "-inf nats/step" in str(spectrum(np.zeros((2, 2))))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..linearization import Array, ElementwiseFactors
-from .intervals import mean_interval
+from .intervals import interval_text, mean_interval
 
 TERMS = {
     "gain": "size of W_hh: log(|W|_F / sqrt S)",
@@ -32,7 +32,7 @@ TERMS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Causes:
     """The four causes, in nats per step, averaged over steps, vectors and living sequences.
 
@@ -86,9 +86,9 @@ class Causes:
     def __str__(self) -> str:
         lines = [f"causes, nats/step, adding up to {self.rate:+.4f} (lags {self.first_lag}..{self.last_lag}):"]
         for name, meaning in TERMS.items():
-            low, high = self.intervals[name]
+            interval = interval_text(*self.intervals[name], 4)
             mark = "  <- largest" if name == self.largest else ""
-            lines.append(f"  {name:<11}{self.terms[name]:+.4f}  95 % [{low:+.4f}, {high:+.4f}]  {meaning}{mark}")
+            lines.append(f"  {name:<11}{self.terms[name]:+.4f}  {interval}  {meaning}{mark}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

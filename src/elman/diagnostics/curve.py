@@ -16,10 +16,10 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..linearization import Array
-from .intervals import DECISION_LEVEL, LEVEL, mean_interval, t_quantile
+from .growth import first_fitted_lag
+from .intervals import DECISION_LEVEL, LEVEL, interval_text, mean_interval, t_quantile
 
 HORIZON = 1e-3  # the fraction of its size at which a gradient counts as lost
-SETTLED = 10  # a random start needs about this many steps to turn into the directions that gradients take
 _MOST_SEQUENCES = 10**9
 
 
@@ -53,7 +53,8 @@ class Horizon:
             return "none: within the sequence the mean does not fall to 1e-3, and its rate is not negative"
         steps, low, high = (f"{x:.4g}" + ("*" if x > self.measured else "") for x in (self.steps, self.low, self.high))
         note = f"   * EXTRAPOLATED beyond T = {self.measured}" if "*" in steps + low + high else ""
-        return f"{steps} steps until 1e-3 is left, 95 % [{low}, {high}]{note}"
+        interval = interval_text(self.low, self.high, 1) if math.isnan(self.low) else f"95 % [{low}, {high}]"
+        return f"{steps} steps until 1e-3 is left, {interval}{note}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values by name."""
@@ -61,7 +62,7 @@ class Horizon:
         return {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GrowthCurve:
     r"""Growth of gradients by lag over several sequences, with what can be concluded from it.
 
@@ -182,7 +183,7 @@ class GrowthCurve:
     @property
     def first_lag(self) -> int:
         """Where the rate begins: lag 10, or 1 in sequences below 20 steps (0 if there is a single step)."""
-        return SETTLED if self.n_steps >= 2 * SETTLED else min(1, self.n_steps - 1)
+        return first_fitted_lag(self.n_steps)
 
     @cached_property
     def slopes(self) -> Array:

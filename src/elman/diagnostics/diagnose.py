@@ -15,6 +15,7 @@ from .curve import GrowthCurve
 from .growth import backward_growth, unit_vectors
 from .report import Diagnosis, prescribe
 from .sequences import Diagnosable, as_sequences
+from .validation import positive_number, whole_number
 
 
 def diagnose(
@@ -48,7 +49,8 @@ def diagnose(
         more. Leave out for a Linearization. Overlapping windows of one series are fewer independent sequences than
         windows: they make the intervals too narrow.
     y : ndarray, optional
-        Labels, shape (n, ...) for the last step or with the first two axes of ``x`` for every step. With them the
+        Labels, shape (n, Q) for the last step or with the first two axes of ``x`` and Q for every step; without the
+        axis Q for a loss whose labels have none (``target_axes`` 0, as classes for cross entropy). With them the
         gradient of the real loss at the last step is predicted too; without, that of a random combination of outputs.
     h0 : ndarray or tuple of ndarray, optional
         Initial states, shape (layers, n, H), as in training.
@@ -76,7 +78,10 @@ def diagnose(
     Raises
     ------
     ArgumentError
-        For an unknown level, numbers out of range, or fewer than two sequences.
+        For an unknown level, numbers out of range, fewer than two sequences, or a NaN or infinity in ``x``, ``y``,
+        ``h0`` or ``start``.
+    DTypeError
+        For masked arrays.
     ShapeError
         If ``x``, ``y``, ``h0`` and ``start`` do not fit together.
     NonFiniteError
@@ -91,7 +96,11 @@ def diagnose(
     recurrent networks by S. Hochreiter (1991), Y. Bengio, P. Simard and P. Frasconi (1994), and R. Pascanu, T. Mikolov
     and Y. Bengio (2013).
     """
-    _check(level, threshold, vectors, max_sequences)
+    if level != "full":
+        raise ArgumentError(f'level must be "full" (run the model on x and pull vectors back), got {level!r}')
+    threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
+    vectors = whole_number(vectors, "vectors", 1)
+    max_sequences = whole_number(max_sequences, "max_sequences (intervals need a spread)", 2)
     rng = np.random.default_rng(rng)
     sequences = as_sequences(model, x, y, h0, loss, start)
     batches, reserved = sequences.split(rng, max_sequences)
@@ -162,15 +171,3 @@ class _Observations:
             return None
         terms, rates = (np.concatenate(parts, axis=-1) for parts in zip(*self._terms, strict=True))
         return Causes.from_terms(terms, rates, curve.first_lag, curve.n_steps)
-
-
-def _check(level: str, threshold: float, vectors: int, max_sequences: int) -> None:
-    """Refuse settings that have no meaning."""
-    if level != "full":
-        raise ArgumentError(f'level must be "full" (run the model on x and pull vectors back), got {level!r}')
-    if not threshold > 0:
-        raise ArgumentError(f"threshold must be a positive number of nats (log(100) by default), got {threshold}")
-    if vectors < 1:
-        raise ArgumentError(f"vectors must be at least 1, got {vectors}")
-    if max_sequences < 2:
-        raise ArgumentError(f"max_sequences must be at least 2: intervals need a spread; got {max_sequences}")

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ShapeError
 from ..linearization import Array, Linearization
-from .growth import backward_growth, forward_growth, unit_vectors
-
-# Lags before the first have transients of the start vector; the rate is fitted behind them if there are enough lags.
-_FIRST_LAG, _LONG_ENOUGH = 10, 20
+from .causes import norm_bound
+from .growth import backward_growth, first_fitted_lag, forward_growth, unit_vectors
+from .validation import trajectories, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +32,8 @@ class GradientFlow:
     dead_fraction, forward_dead_fraction : ndarray, shape (T + 1,)
         Share of the vectors, of all sequences, that are exactly zero.
     rates, forward_rates : ndarray, shape (n,)
-        Least-squares slope per sequence over lags 10 .. T (1 .. T if T < 20); -inf for a sequence that died, NaN for
-        T < 2.
+        Least-squares slope per sequence over lags 10 .. T (1 .. T if T < 20, the one step if T is 1); -inf for a
+        sequence that died, NaN for T = 0.
     upper_bound, lower_bound : ndarray, shape (T + 1, n), or None
         Sums of ``log sigma_max(J_t)`` and ``log sigma_min(J_t)`` over the window of each lag (Pascanu, Mikolov and
         Bengio 2013): no gradient can leave them.
@@ -81,23 +80,22 @@ class GradientFlow:
 
     def __str__(self) -> str:
         T, n = int(self.lags[-1]), self.backward.shape[1]
-        back_rate, forth_rate = (
-            f"{r:+.5g} nats/step (x{np.exp(r):.5g} a step)" for r in (self.rate, self.forward_rate)
-        )
         lines = [
             f"Gradient flow over T = {T} steps, {n} sequences, {self.n_vectors} backward vectors each",
-            f"  backward, from the end       {back_rate}, fitted over lags {_first_lag(T)} .. {T}",
-            f"  forward, from the beginning  {forth_rate}",
+            f"  backward, from the end       {_rate_text(self.rate)}, fitted over lags {first_fitted_lag(T)} .. {T}",
+            f"  forward, from the beginning  {_rate_text(self.forward_rate)}",
             "  lag      backward   forward   dead     (mean log norm of the living in nats; share of exact zeros)",
         ]
         for lag in sorted({min(lag, T) for lag in (1, 10, 100, T)}):
             back, forth = self.backward_mean[lag], self.forward_mean[lag]
-            lines.append(f"  {lag:<8} {back:<+10.4g} {forth:<+9.4g} {self.dead_fraction[lag]:.1%}")
+            lines.append(f"  {lag:<8} {back:<+z10.3f} {forth:<+z9.3f} {self.dead_fraction[lag]:.1%}")
         if self.upper_bound is not None and self.lower_bound is not None:
             low, high = (float(_mean_over_living(bound[-1])) for bound in (self.lower_bound, self.upper_bound))
-            lines.append(f"  bounds at lag T: {low:+.4g} .. {high:+.4g} from the singular values of each Jacobian")
+            lines.append(
+                f"  bounds at lag T: {low:+z.3f} .. {high:+z.3f} nats, from the singular values of each Jacobian"
+            )
         if self.a_priori_bound is not None:
-            lines.append(f"  bound at lag T from the weights alone: {self.a_priori_bound[-1]:+.4g}")
+            lines.append(f"  bound at lag T from the weights alone: {self.a_priori_bound[-1]:+z.3f} nats")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,16 +147,17 @@ def gradient_flow(
 
     Raises
     ------
+    DTypeError
+        If ``lin`` is not a Linearization.
     ShapeError, ArgumentError
-        If ``start`` has another shape or is not finite, or ``vectors`` is not a positive integer.
+        If ``start`` has another shape or is not finite, ``vectors`` is not a positive integer, or there is no sequence
+        or state.
     NonFiniteError
         If a Jacobian product is not finite.
     """
+    lin = trajectories(lin, "gradient_flow")
     n, S = lin.n_sequences, lin.state_size
-    if isinstance(vectors, bool) or not isinstance(vectors, (int, np.integer)) or vectors < 1:
-        raise ArgumentError(f"vectors must be an integer of at least 1, got {vectors!r}")
-    if n < 1:
-        raise ArgumentError("gradient_flow needs at least one sequence, got none")
+    vectors = whole_number(vectors, "vectors", 1)
     generator = np.random.default_rng(rng)
     if start is None:
         ends = unit_vectors(generator, n, vectors, S)
@@ -186,9 +185,11 @@ def gradient_flow(
     )
 
 
-def _first_lag(T: int) -> int:
-    """The lag from which the rate is fitted."""
-    return _FIRST_LAG if T >= _LONG_ENOUGH else min(1, T)
+def _rate_text(rate: float) -> str:
+    """A rate with its unit, or why there is none."""
+    if np.isneginf(rate):
+        return "none: every vector ends as exactly zero"
+    return "none: there is no step" if np.isnan(rate) else f"{rate:+z.5f} nats/step (x{np.exp(rate):.5g} a step)"
 
 
 def _mean_over_living(growth: Array) -> Array:
@@ -202,7 +203,7 @@ def _mean_over_living(growth: Array) -> Array:
 def _slopes(growth: Array) -> Array:
     """Least-squares slope per sequence of growth (T+1, n), -inf for those dead at the end."""
     T = len(growth) - 1
-    lags = np.arange(_first_lag(T), T + 1, dtype=np.float64)
+    lags = np.arange(first_fitted_lag(T), T + 1, dtype=np.float64)
     slopes = np.where(np.isneginf(growth[-1]), -np.inf, np.nan)
     living = ~np.isneginf(growth[-1])
     if len(lags) > 1:
@@ -225,9 +226,6 @@ def _singular_bounds(lin: Linearization) -> tuple[Array, Array]:
 
 def _a_priori_bound(lin: Linearization) -> Array | None:
     """``k log(max|phi'| sigma_max(W_hh))`` for lags 0 .. T, if the Jacobians have these factors."""
-    factors = lin.factors
-    if factors is None:
+    if lin.factors is None:
         return None
-    with np.errstate(divide="ignore"):
-        step = np.log(factors.max_slope * np.linalg.norm(factors.weight.astype(np.float64), 2))
-    return np.concatenate([[0.0], np.cumsum(np.full(lin.n_steps, step))])
+    return np.concatenate([[0.0], norm_bound(lin.factors) * np.arange(1, lin.n_steps + 1)])

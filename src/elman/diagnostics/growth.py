@@ -19,7 +19,14 @@ from ..linearization import Array, Linearization
 # whatever leaves that range is found out and repeated in shorter windows, so these set the speed only.
 _WINDOW = {np.dtype(np.float32): 6, np.dtype(np.float64): 16}
 
+_SETTLED = 10  # a random start needs about this many steps to turn into the directions that gradients take
+
 Product = Callable[[Array, int, int, Array], Array]
+
+
+def first_fitted_lag(n_steps: int) -> int:
+    """Lag from which a rate is fitted: 10, behind what remembers the start; 1 below 20 steps, 0 up to one step."""
+    return _SETTLED if n_steps >= 2 * _SETTLED else min(1, max(n_steps - 1, 0))
 
 
 def unit_vectors(rng: np.random.Generator, n: int, K: int, S: int, dtype: DTypeLike = np.float64) -> Array:

@@ -79,3 +79,18 @@ def mean_interval(samples: Array, level: float = LEVEL) -> tuple[float, float, f
     mean = float(np.mean(samples))
     half = float(t_quantile(level, n - 1)) * float(np.std(samples, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     return mean, mean - half, mean + half
+
+
+def interval_text(low: float, high: float, digits: int) -> str:
+    """A 95 % interval to read, with a sign and so many decimals; in words where there is none.
+
+    Parameters
+    ----------
+    low, high : float
+        Ends; NaN where fewer than two sequences live.
+    digits : int
+        Decimals.
+    """
+    if math.isnan(low) or math.isnan(high):
+        return "no interval (fewer than two sequences live)"
+    return f"{LEVEL:.0%} [{low:+.{digits}f}, {high:+.{digits}f}]".replace("%", " %")

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
+from .validation import trajectories, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +136,10 @@ def lyapunov_spectrum(
 
     Raises
     ------
+    DTypeError
+        If ``lin`` is not a Linearization.
     ArgumentError, ShapeError
-        If a number is outside its range or the frame has another shape.
+        If a number is outside its range, the frame has another shape, or there is no sequence, step or state.
     NonFiniteError
         If a Jacobian product is not finite.
 
@@ -150,15 +153,16 @@ def lyapunov_spectrum(
     Benettin, Galgani, Giorgilli and Strelcyn, Meccanica 15 (1980) 9; Geist, Parlitz and Lauterborn, Prog. Theor. Phys.
     83 (1990) 875.
     """
+    lin = trajectories(lin, "lyapunov_spectrum")
     T, S = lin.n_steps, lin.state_size
     if T < 1:
         raise ArgumentError("lyapunov_spectrum needs a trajectory of at least 1 step, got 0")
     if warmup is None:
         warmup = min(max(50, T // 10), T // 2)
-    k = _within("k", S if k is None else k, 1, S)
-    warmup = _within("warmup", warmup, 0, T - 1)
-    sequence = _within("sequence", sequence, 0, lin.n_sequences - 1)
-    blocks = _within("blocks", blocks, 2, None)
+    k = whole_number(S if k is None else k, "k", 1, S)
+    warmup = whole_number(warmup, "warmup", 0, T - 1)
+    sequence = whole_number(sequence, "sequence", 0, lin.n_sequences - 1)
+    blocks = whole_number(blocks, "blocks", 2)
     if frame is None:
         start = np.random.default_rng(rng).standard_normal((S, k))
     else:
@@ -178,16 +182,6 @@ def lyapunov_spectrum(
         n_blocks=blocks,
         state_size=S,
     )
-
-
-def _within(name: str, value: int, low: int, high: int | None) -> int:
-    """The integer ``value`` if ``low <= value <= high``, else a refusal."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ArgumentError(f"{name} must be an integer, got {value!r}")
-    if value < low or (high is not None and value > high):
-        span = f"at least {low}" if high is None else f"in {low} .. {high}"
-        raise ArgumentError(f"{name} must be {span}, got {value}")
-    return int(value)
 
 
 def _local_rates(lin: Linearization, start: Array, sequence: int) -> Array:

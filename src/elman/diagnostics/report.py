@@ -14,6 +14,7 @@ from ..errors import ArgumentError
 from ..linearization import Linearization
 from .causes import Causes
 from .curve import GrowthCurve, Horizon
+from .intervals import interval_text
 from .sequences import GivenJacobians, Sequences, as_sequences
 from .verification import Verification, measure
 
@@ -86,7 +87,7 @@ def prescribe(curve: GrowthCurve, elementwise: bool) -> Prescription | None:
     return Prescription("scale W_hh", math.exp(-curve.rate), expect)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Diagnosis:
     """Predicted growth of gradients over a sequence, with intervals, causes and what to do.
 
@@ -248,6 +249,16 @@ class Diagnosis:
         parts = (f"{a}..{b} {r:+.4f}" for a, b, r in zip(edges[:-1], edges[1:], rates, strict=True))
         return [f"  by lag    {', '.join(parts)} nats/step"]
 
+    def _why_undecided(self) -> str:
+        """What the verdict lacks: living sequences, or a mean farther from the threshold than the spread allows."""
+        if self.curve.alive[-1] < 2:
+            return "fewer than two of them have a gradient, so there is no interval"
+        distance = abs(abs(self.curve.mean[-1]) - self.curve.threshold)
+        return (
+            f"the sequences differ too much to decide (standard deviation {self.curve.sd[-1]:.3g} nats, mean "
+            f"{distance:.3g} nats from the threshold)"
+        )
+
     def _next(self) -> str:
         """What to do, in a sentence or two."""
         if self.prescription is not None:
@@ -255,7 +266,7 @@ class Diagnosis:
         if self.verdict == "undecided":
             needed = self.sequences_needed
             count = "more" if needed is None else "no number of" if math.isinf(needed) else f"about {needed:.0f}"
-            return f"{count} sequences would decide at 99 % (used: {self.curve.n}); growth is close to the threshold."
+            return f"{count} sequences would decide at 99 % (used: {self.curve.n}); {self._why_undecided()}."
         if self.verdict == "stable":
             return "nothing to change; .verify() puts the measured gradient beside this prediction."
         if self.dead_fraction > 0.5:
@@ -303,18 +314,19 @@ def _require_same(pairs: dict[str, tuple[Any, Any]]) -> None:
 def _describe(curve: GrowthCurve) -> list[str]:
     """The numbers of one curve, a line each."""
     T, end = curve.n_steps, curve.mean[-1]
-    lines = []
     if curve.alive[-1] > 0:
-        lines += [
-            f"  growth    {end:+.3f} nats over T = {T} steps (a factor {_factor(end)}), 95 % of the mean "
-            f"[{curve.low[-1]:+.3f}, {curve.high[-1]:+.3f}], n = {curve.n} sequences",
-            f"  one more  [{curve.single_low[-1]:+.3f}, {curve.single_high[-1]:+.3f}] nats for a single sequence, 95 "
-            "%; clipping and batch norms see the upper end",
+        one_more = interval_text(curve.single_low[-1], curve.single_high[-1], 3)
+        lines = [
+            f"  growth    {end:+.3f} nats over T = {T} steps (a factor {_factor(end)}), mean "
+            f"{interval_text(curve.low[-1], curve.high[-1], 3)}, n = {curve.n} sequences",
+            f"  one more  {one_more} in nats, for a single sequence; clipping and batch norms see the upper end",
             f"  rate      {curve.rate:+.4f} nats/step (a factor {_factor(curve.rate)} a step), "
-            f"95 % [{curve.rate_ci[0]:+.4f}, {curve.rate_ci[1]:+.4f}], lags {curve.first_lag}..{T}",
+            f"{interval_text(*curve.rate_ci, 4)}, lags {curve.first_lag}..{T}",
         ]
+    else:
+        lines = [f"  growth    none: every gradient is exactly zero after T = {T} steps, n = {curve.n} sequences"]
     lines.append(f"  horizon   {curve.horizon}")
-    if curve.dead_fraction > 0:
+    if curve.alive[-1] < curve.n:
         rest = "; the numbers above hold for the others" if curve.alive[-1] else ""
         lines.append(
             f"  dead      {curve.dead_fraction:.0%} of {curve.n} sequences have a gradient of exactly zero{rest}"

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
+from .validation import plain_array, require_finite, trajectories
 
 FIRST_BATCH = 8  # decides 9 of 10 networks
 MOST_RESERVED = 32
@@ -46,7 +47,7 @@ class Diagnosable(Protocol):
         """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelSequences:
     """Input sequences of one length together with the model that runs on them.
 
@@ -55,7 +56,7 @@ class ModelSequences:
     model : Diagnosable
     x : ndarray, shape (T, n, D) or (n, T, D)
     y : ndarray or None
-        Labels: (n, ...) for the last step, or the first two axes of ``x`` for every step.
+        Labels: (n, ...) for the last step, or the first two axes of ``x`` and more for every step.
     h0 : ndarray, tuple of ndarray or None
         Initial state, shape (layers, n, H).
     loss : object
@@ -76,7 +77,7 @@ class ModelSequences:
     def take(self, which: Array) -> ModelSequences:
         """The sequences of these indices, with their labels and initial states."""
         axis = self.model.batch_axis
-        y = None if self.y is None else np.take(self.y, which, axis=_label_axis(self.y, self.x, axis))
+        y = None if self.y is None else np.take(self.y, which, axis=_label_axis(self.y, self.x, axis, self.loss))
         h0 = self.h0
         if h0 is not None:
             h0 = tuple(np.take(h, which, axis=1) for h in h0) if isinstance(h0, tuple) else np.take(h0, which, axis=1)
@@ -117,7 +118,7 @@ class ModelSequences:
         return np.asarray(self.model.measure_gradient(self.x, start, self.h0), dtype=np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GivenJacobians:
     """Trajectories that are known by their Jacobians only, with start vectors (n, S) if the user gave some."""
 
@@ -160,7 +161,10 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     Raises
     ------
     ArgumentError
-        For a model of another kind, arguments that do not go together, or fewer than two sequences.
+        For a model of another kind, arguments that do not go together, fewer than two sequences, or a number that is
+        not finite.
+    DTypeError
+        For masked arrays.
     ShapeError
         If ``x``, ``y``, ``h0`` or ``start`` do not have one entry for each sequence.
     """
@@ -179,7 +183,7 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
             f"x must be one array of sequences of equal length, got {was}: the diagnosis compares gradients lag by "
             "lag. Stack the sequences, or cut windows of one length (elman.datasets.windows)"
         )
-    array, axis = np.asarray(x), model.batch_axis
+    array, axis = plain_array(x, "x"), model.batch_axis
     if array.ndim not in (2, 3):
         raise ShapeError(f"x must have three axes, sequences along axis {axis}; got shape {array.shape}")
     n = 1 if array.ndim == 2 else array.shape[axis]
@@ -191,16 +195,24 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
         )
     if array.shape[1 - axis] == 0:
         raise ArgumentError(f"x must have at least one time step, got shape {array.shape}")
-    labels = None if y is None else np.asarray(y)
+    require_finite(array, "x")
+    labels = None if y is None else plain_array(y, "y")
     if labels is not None:
-        _label_axis(labels, array, axis)
-    states = tuple(np.asarray(h) for h in h0) if isinstance(h0, (tuple, list)) else h0
-    if states is not None:
-        states = states if isinstance(states, tuple) else np.asarray(states)
-        for h in states if isinstance(states, tuple) else (states,):
-            if h.ndim != 3 or h.shape[1] != n:
-                raise ShapeError(f"h0 must have shape (layers, {n}, H), one state for each sequence; got {h.shape}")
-    return ModelSequences(model, array, labels, states, loss)
+        _label_axis(labels, array, axis, loss)
+        require_finite(labels, "y")
+    return ModelSequences(model, array, labels, _states(h0, n), loss)
+
+
+def _states(h0: Any, n: int) -> Any:
+    """Check the initial states of ``n`` sequences, one array or a tuple of them."""
+    if h0 is None:
+        return None
+    parts = tuple(plain_array(h, "h0") for h in (h0 if isinstance(h0, (tuple, list)) else (h0,)))
+    for h in parts:
+        if h.ndim != 3 or h.shape[1] != n:
+            raise ShapeError(f"h0 must have shape (layers, {n}, H), one state for each sequence; got {h.shape}")
+        require_finite(h, "h0")
+    return parts if isinstance(h0, (tuple, list)) else parts[0]
 
 
 def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) -> GivenJacobians:
@@ -210,29 +222,44 @@ def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) 
             raise ArgumentError(
                 f"{name} has no meaning with a Linearization, which holds its trajectories; leave it out"
             )
+    trajectories(lin, "diagnose", sequences=0)
     if lin.n_sequences < 2 or lin.n_steps < 1:
         raise ArgumentError(
             f"a Linearization must hold at least 2 sequences of at least 1 step, got {lin.n_sequences} of "
             f"{lin.n_steps}: intervals come from the differences between sequences. Cut one long series into windows "
             "(elman.datasets.windows)"
         )
-    vectors = None if start is None else np.asarray(start, dtype=np.float64)
+    vectors = None if start is None else plain_array(start, "start").astype(np.float64)
     if vectors is not None and vectors.shape != (lin.n_sequences, lin.state_size):
         raise ShapeError(
             f"start must have shape (n, S) = {(lin.n_sequences, lin.state_size)}, one gradient with respect to the "
             f"last state for each sequence; got {vectors.shape}"
         )
+    if vectors is not None:
+        require_finite(vectors, "start")
     return GivenJacobians(lin, vectors)
 
 
-def _label_axis(y: Array, x: Array, batch_axis: int) -> int:
-    """Axis of ``y`` that holds the sequences: that of ``x`` for labels at every step, else the first."""
-    n = x.shape[batch_axis]
-    if y.ndim >= 2 and y.shape[:2] == x.shape[:2]:
+def _label_axis(y: Array, x: Array, batch_axis: int, loss: Any) -> int:
+    """Axis of ``y`` that holds the sequences: that of ``x`` for labels at every step, else the first.
+
+    The number of axes decides, never a length: sequences, steps and channels may be equally many.
+    """
+    n, every = x.shape[batch_axis], x.shape[:2]
+    # classes have no axis of channels; names are those of Network.loss_start
+    target_axes = 0 if isinstance(loss, str) and loss == "cross_entropy" else getattr(loss, "target_axes", 1)
+    if y.ndim == 2 + target_axes and y.shape[:2] == every:
         return batch_axis
-    if y.ndim >= 1 and y.shape[0] == n:
+    if y.ndim == 1 + target_axes and y.shape[0] == n:
         return 0
+    channels = ", Q" * target_axes
+    hint = ""
+    if target_axes == 1 and y.shape in (every, (n,)):
+        hint = "; add the axis of channels: y[..., None]"
+    elif y.ndim == 2 + target_axes and y.shape[:2] == every[::-1]:
+        hint = "; its axes of time and sequences are swapped"
+    last = f"({n}{channels})" if channels else f"({n},)"
     raise ShapeError(
-        f"y must hold one label for each of the {n} sequences: shape ({n}, ...) for the last step, or "
-        f"{(*x.shape[:2], '...')} for every step; got {y.shape}".replace("'", "")
+        f"y must hold one label for each of the {n} sequences: shape {last} for the last step, or "
+        f"({every[0]}, {every[1]}{channels}) for every step; got {y.shape}{hint}"
     )

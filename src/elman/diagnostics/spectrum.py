@@ -13,9 +13,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import DTypeError, ShapeError
 from ..linearization import Array
 from .resolvent import kreiss_constant, numerical_radius
+from .validation import plain_array, require_finite
 
 # Powers searched for the transient peak before giving up a proof: a peak at step k needs a radius near 1 - 1/k, so this
 # covers radii up to about .9999.
@@ -222,7 +223,7 @@ def spectrum(W: ArrayLike) -> Spectrum:
     ShapeError
         If W is not a non-empty square matrix.
     DTypeError
-        If W is not real.
+        If W is not real, or is a masked array.
     ArgumentError
         If W has a NaN or infinite entry.
 
@@ -232,7 +233,7 @@ def spectrum(W: ArrayLike) -> Spectrum:
     >>> round(s.transient_peak.value, 3), s.transient_peak.step
     (38.746, 9)
     """
-    given = np.asarray(W)
+    given = plain_array(W, "W")
     if given.dtype.kind not in "fiub":
         raise DTypeError(f"W must be a real matrix, got dtype {given.dtype}")
     if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
@@ -241,9 +242,7 @@ def spectrum(W: ArrayLike) -> Spectrum:
             "weight_hh (G, H) pass one gate's H rows"
         )
     matrix = given.astype(np.float64)
-    if not np.isfinite(matrix).all():
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
-        raise ArgumentError(f"W must be finite, W[{row}, {column}] is {matrix[row, column]}")
+    require_finite(matrix, "W")
     matrix.setflags(write=False)
     eigenvalues = scipy.linalg.eigvals(matrix)
     order = np.lexsort((eigenvalues.imag, eigenvalues.real, np.abs(eigenvalues)))[::-1]
@@ -253,7 +252,7 @@ def spectrum(W: ArrayLike) -> Spectrum:
 def _rate(factor: float) -> str:
     """The logarithm of a factor per step, with its unit."""
     with np.errstate(divide="ignore"):
-        return f"{np.log(factor):+.4g} nats/step"
+        return f"{np.log(factor):+z.4f} nats/step"
 
 
 def _numerical_radius_verdict(value: float) -> str:

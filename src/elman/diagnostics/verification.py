@@ -15,14 +15,14 @@ from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array
 from .curve import GrowthCurve
 from .growth import unit_vectors
-from .intervals import DECISION_LEVEL, LEVEL, welch_half_width
+from .intervals import DECISION_LEVEL, LEVEL, interval_text, welch_half_width
 from .sequences import Sequences
 
 _ROWS = 9  # of the printed table
 _ROUNDING = 16  # units of eps a step by which two orders of the same sums may differ, in nats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     r"""One measured growth curve beside the prediction for it.
 
@@ -101,23 +101,43 @@ class Comparison:
 
     def __str__(self) -> str:
         p, m = self.predicted, self.measured
-        low, high = self.rate_interval()
         rows = [
             f"start {p.start}: {p.n} sequences predict, {m.n} others measured from start {m.start}",
-            f"  rate      predicted {p.rate:+.4f}, 95 % [{low:+.4f}, {high:+.4f}], measured {m.rate:+.4f} nats/step "
-            f"-> {'agrees' if self.rate_agrees else 'DISAGREES'} at 99 %",
+            *self._decision(),
             f"  verdict   predicted {p.verdict}, measured {m.verdict} (lag {self.last_lag})",
             f"  dead      predicted {p.dead_fraction:.0%}, measured {m.dead_fraction:.0%} of the sequences",
-            f"  {'lag':>6}{'predicted':>12}{'95 % interval':>24}{'measured':>12}  inside   (nats)",
         ]
+        if not len(self.lags):
+            return "\n".join([*rows, "  no lag to compare: nowhere do two sequences live on both sides"])
+        rows.append(f"  {'lag':>6}{'predicted':>12}{'95 % interval':>24}{'measured':>12}  inside   (nats)")
         half = self.half_width()
-        for i in np.unique(np.linspace(0, len(self.lags) - 1, _ROWS).round().astype(int)) if len(self.lags) else ():
+        for i in np.unique(np.linspace(0, len(self.lags) - 1, _ROWS).round().astype(int)):
             k = self.lags[i]
             interval = f"[{p.mean[k] - half[k]:.3f}, {p.mean[k] + half[k]:.3f}]"
             inside = "yes" if self.inside[i] else "NO"
             rows.append(f"  {k:>6}{p.mean[k]:>12.3f}{interval:>24}{m.mean[k]:>12.3f}  {inside}")
-        rows.append(f"  {self.fraction_inside:.0%} of {len(self.lags)} lags inside")
+        rows.append(
+            f"  {self.fraction_inside:.0%} of {len(self.lags)} lags inside; they share their sequences: one "
+            "observation counted many times, which decides nothing"
+        )
         return "\n".join(rows)
+
+    def _decision(self) -> list[str]:
+        """Rate and growth at the last lag, which decide; the verdicts where too few sequences live for an interval."""
+        p, m = self.predicted, self.measured
+        low, high = self.rate_interval()
+        if math.isnan(low):
+            dead = not p.alive[-1] and not m.alive[-1]
+            why = "every gradient is exactly zero" if dead else "fewer than two sequences live on one side"
+            return [f"  rate      none at lag {self.last_lag}: {why}; the verdicts decide"]
+        end, half = p.mean[-1], self.half_width()[-1]
+        interval = interval_text(end - half, end + half, 3)
+        return [
+            f"  rate      predicted {p.rate:+.4f}, {interval_text(low, high, 4)}, measured {m.rate:+.4f} nats/step "
+            f"-> {_agreement(self.rate_agrees)}",
+            f"  growth    predicted {end:+.3f}, {interval}, measured {m.mean[-1]:+.3f} nats at lag {self.last_lag} "
+            f"-> {_agreement(self.end_agrees)}",
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values by name."""
@@ -145,7 +165,7 @@ class Comparison:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Verification:
     """Prediction beside measurement.
 
@@ -177,7 +197,11 @@ class Verification:
         return f"<Verification: {'agrees' if self.agrees else 'DISAGREES'}, measured {self.verdict}>"
 
     def __str__(self) -> str:
-        parts = [f"Verification: the measured gradient {'AGREES' if self.agrees else 'DISAGREES'} with the prediction"]
+        verdict = "AGREES" if self.agrees else "DISAGREES"
+        parts = [
+            f"Verification: the measured gradient {verdict} with the prediction",
+            "decided at 99 % by the rate and by the growth at the last lag; by the verdicts where these have no interval",
+        ]
         for comparison in (self.random, self.loss):
             if comparison is not None:
                 parts.append(str(comparison))
@@ -208,6 +232,11 @@ class Verification:
         from ..plotting import plot_verification
 
         return plot_verification(self, ax=ax)
+
+
+def _agreement(agrees: bool) -> str:
+    """The outcome of one decision, in a word that is seen."""
+    return f"{'agrees' if agrees else 'DISAGREES'} at 99 %"
 
 
 def measure(

@@ -49,18 +49,24 @@ def decade_axis(ax: Axes, low: float, high: float) -> None:
     """Make y an axis of decimal logarithms from ``low`` to ``high``, ticks at powers of ten, legend above."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-    before = ax.get_legend()
-    if before is not None:
-        # another picture on the same axes stays in sight, its strip for the legend does not
-        bottom, top = ax.get_ylim()
-        low = min(low, bottom)
-        high = max(high, top - (top - bottom) * _strip(ax, len(before.get_texts())) / _inches(ax)[1])
+    if ax.get_legend() is not None:
+        # another picture on the same axes stays in sight
+        bottom, top = below_legend(ax)
+        low, high = min(low, bottom), max(high, top)
     legend_above(ax, low, high)
     low, high = ax.get_ylim()
     ax.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda k, _: f"$10^{{{k:.0f}}}$"))
     within = np.arange(math.floor(low), math.ceil(high)) if high - low <= _DECADES_WITH_MINOR_TICKS else np.empty(0)
     ax.yaxis.set_minor_locator(FixedLocator((within[:, None] + np.log10(np.arange(2, 10))).ravel().tolist()))
+
+
+def below_legend(ax: Axes) -> tuple[float, float]:
+    """The range of y without the strip that the legend fills."""
+    legend, (bottom, top) = ax.get_legend(), ax.get_ylim()
+    if legend is None:
+        return bottom, top
+    return bottom, top - (top - bottom) * _strip(ax, len(legend.get_texts())) / _inches(ax)[1]
 
 
 def span(*curves: Any) -> tuple[float, float]:

@@ -207,7 +207,8 @@ def _title(curve: GrowthCurve) -> list[str]:
     """Verdict, number of sequences and how many died; rate with its interval."""
     dead = f", {curve.dead_fraction:.0%} dead (gradient exactly zero)" if curve.dead_fraction else ""
     low, high = curve.rate_ci
-    rate = [f"rate {curve.rate:+.4f} [{low:+.4f}, {high:+.4f}] nats/step"] if curve.alive[-1] else []
+    interval = "" if math.isnan(low) else f" [{low:+.4f}, {high:+.4f}]"
+    rate = [f"rate {curve.rate:+.4f}{interval} nats/step"] if curve.alive[-1] else []
     return [f"{curve.verdict}, n = {curve.n} sequences{dead}", *rate]
 
 

@@ -15,6 +15,7 @@ from .canvas import (
     ORANGE,
     add_title,
     axes_for,
+    below_legend,
     decade_axis,
     decades,
     factor,
@@ -25,6 +26,7 @@ from .canvas import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
     from ..diagnostics.gradient_flow import GradientFlow
 
@@ -68,9 +70,8 @@ def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
     if bottom < -1:
         bottom = min(bottom, math.log10(HORIZON))
         ax.axhline(math.log10(HORIZON), color=GREY, linestyle=(0, (1, 3)), label="1e-3 left")
-    top = max(top, min(_bounds(ax, flow), top + (top - bottom) / 2))
     mark_extinct(ax, backward)
-    decade_axis(ax, bottom - 0.3, top + 0.3)
+    _add_bounds(ax, flow, bottom - 0.3, top + 0.3)
     ax.set_xlabel("lag (steps)")
     ax.set_ylabel("gradient or tangent norm relative to lag 0")
     add_title(ax, *_title(flow))
@@ -78,7 +79,9 @@ def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
 
 
 def plot_bounds(flow: GradientFlow, ax: Axes) -> Axes:
-    """Add the bounds of a flow to another picture of the same gradients, whose range stays.
+    """Add the bounds of a flow to another picture of the same gradients, whose range grows by half at most.
+
+    A bound that leaves this range ends below the legend; the entry there says where it goes.
 
     Parameters
     ----------
@@ -91,13 +94,25 @@ def plot_bounds(flow: GradientFlow, ax: Axes) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    _bounds(ax, flow)
-    decade_axis(ax, 0, 0)
+    _add_bounds(ax, flow, *below_legend(ax))
     return ax
 
 
-def _bounds(ax: Axes, flow: GradientFlow) -> float:
-    """Draw the bounds there are; return the decade that the highest reaches."""
+def _add_bounds(ax: Axes, flow: GradientFlow, low: float, high: float) -> None:
+    """Draw the bounds and make the decade axis from ``low`` to ``high``, higher if that brings bounds into sight."""
+    from matplotlib.patches import Rectangle
+
+    bounds = _bounds(ax, flow)
+    highest = span(*(line.get_ydata() for line in bounds))[1]
+    decade_axis(ax, low, max(high, min(highest + 0.3, high + (high - low) / 2)))
+    bottom, top = below_legend(ax)
+    for line in bounds:
+        # without this it would pass behind the legend and come out on its other side
+        line.set_clip_path(Rectangle((0, bottom), 1, top - bottom, transform=ax.get_yaxis_transform()))
+
+
+def _bounds(ax: Axes, flow: GradientFlow) -> list[Line2D]:
+    """Draw the bounds there are."""
     lines: list[tuple[Array, str, Any]] = []
     if flow.upper_bound is not None and flow.lower_bound is not None:
         lines += [
@@ -106,16 +121,19 @@ def _bounds(ax: Axes, flow: GradientFlow) -> float:
         ]
     if flow.a_priori_bound is not None:
         lines.append((flow.a_priori_bound, r"$\sigma_\max(W_{hh})$", ":"))
+    drawn = []
     for bound, name, style in lines:
         label = f"{name} bound, {factor(bound[-1])} at lag {flow.lags[-1]}"
-        ax.plot(flow.lags, decades(bound), color="black", linestyle=style, linewidth=1, label=label)
-    return span(*(decades(bound) for bound, _, _ in lines))[1]
+        drawn += ax.plot(flow.lags, decades(bound), color="black", linestyle=style, linewidth=1, label=label)
+    return drawn
 
 
 def _title(flow: GradientFlow) -> list[str]:
     """Both rates and, where gradients died, how many."""
     dead = float(flow.dead_fraction[-1])
     died = [f"{dead:.0%} of the gradients exactly zero at lag {flow.lags[-1]}"] if dead else []
+    if not np.isfinite([flow.rate, flow.forward_rate]).all():
+        return died or ["no rate: there is no step"]
     return [f"rate backward {flow.rate:+.4f}, forward {flow.forward_rate:+.4f} nats/step", *died]
 
 

@@ -1,0 +1,110 @@
+"""Checks of what diagnostics are given, and the words for what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..linearization import Array, Linearization
+
+
+def whole_number(value: Any, name: str, least: int, most: int | None = None) -> int:
+    """An integer from ``least`` to ``most``.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not an integer, or outside.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ArgumentError(f"{name} must be an integer, got {value!r}")
+    if value < least or (most is not None and value > most):
+        span = f"at least {least}" if most is None else f"in {least} .. {most}"
+        raise ArgumentError(f"{name} must be {span}, got {value}")
+    return int(value)
+
+
+def positive_number(value: Any, name: str, unit: str) -> float:
+    """A finite real number above 0; ``unit`` says of what.
+
+    Raises
+    ------
+    ArgumentError
+        For anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ArgumentError(f"{name} must be a positive number of {unit}, got {value!r}")
+    if not 0 < value < math.inf:
+        raise ArgumentError(f"{name} must be a positive number of {unit}, got {value}")
+    return float(value)
+
+
+def trajectories(lin: Any, caller: str, sequences: int = 1) -> Linearization:
+    """A linearization of at least so many sequences, with a state.
+
+    Parameters
+    ----------
+    lin : Linearization
+    caller : str
+        Name of the public function, for the message.
+    sequences : int, default 1
+        How many are needed.
+
+    Raises
+    ------
+    DTypeError
+        If it is no Linearization; the message tells how to make one.
+    ArgumentError, ShapeError
+        If there are too few sequences, or a state of size 0.
+    """
+    if not isinstance(lin, Linearization):
+        if hasattr(lin, "linearize"):
+            cure = f"linearize the model along its input first: {caller}(model.linearize(x))"
+        else:
+            cure = f"wrap Jacobians (T, S, S) or (T, n, S, S) first: {caller}(elman.JacobianStack(J))"
+        raise DTypeError(f"{caller} takes a Linearization, got {type(lin).__name__}; {cure}")
+    if lin.n_sequences < sequences:
+        count = "one sequence, got none" if sequences == 1 else f"{sequences} sequences, got {lin.n_sequences}"
+        raise ArgumentError(f"{caller} needs at least {count}")
+    if lin.state_size < 1:
+        raise ShapeError(f"{caller} needs a state of at least one number, got Jacobians of shape (0, 0)")
+    return lin
+
+
+def plain_array(value: Any, name: str) -> Array:
+    """An array without a mask.
+
+    Raises
+    ------
+    DTypeError
+        For a masked array, whose hidden numbers would silently count.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(
+            f"{name} must be a plain array, got a masked one, whose mask would be lost: put numbers in the gaps with "
+            f"{name}.filled(...), or leave out what has gaps"
+        )
+    return np.asarray(value)
+
+
+def require_finite(array: Array, name: str) -> None:
+    """Refuse NaN and infinity in an array of floating-point numbers.
+
+    Raises
+    ------
+    ArgumentError
+        With the first index.
+    """
+    if array.dtype.kind not in "fc":
+        return
+    good = np.isfinite(array)
+    if not good.all():
+        at = tuple(int(i) for i in np.argwhere(~good)[0])
+        index = ", ".join(map(str, at))
+        raise ArgumentError(
+            f"{name} must be finite, {name}[{index}] is {array[at]} ({np.count_nonzero(~good)} such numbers in all); "
+            "fill or remove missing values first"
+        )
