@@ -81,7 +81,7 @@ def mean_interval(samples: Array, level: float = LEVEL) -> tuple[float, float, f
     return mean, mean - half, mean + half
 
 
-def interval_text(low: float, high: float, digits: int) -> str:
+def interval_text(low: float, high: float, digits: int, of: str = "") -> str:
     """A 95 % interval to read, with a sign and so many decimals; in words where there is none.
 
     Parameters
@@ -90,7 +90,9 @@ def interval_text(low: float, high: float, digits: int) -> str:
         Ends; NaN where fewer than two sequences live.
     digits : int
         Decimals.
+    of : str, default ""
+        Whose interval, such as ``"of the mean "``.
     """
     if math.isnan(low) or math.isnan(high):
         return "no interval (fewer than two sequences live)"
-    return f"{LEVEL:.0%} [{low:+.{digits}f}, {high:+.{digits}f}]".replace("%", " %")
+    return f"{100 * LEVEL:.0f} % {of}[{low:+.{digits}f}, {high:+.{digits}f}]"

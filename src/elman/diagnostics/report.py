@@ -315,11 +315,13 @@ def _describe(curve: GrowthCurve) -> list[str]:
     """The numbers of one curve, a line each."""
     T, end = curve.n_steps, curve.mean[-1]
     if curve.alive[-1] > 0:
-        one_more = interval_text(curve.single_low[-1], curve.single_high[-1], 3)
+        one_more = "no interval (fewer than two sequences live)"
+        if curve.alive[-1] > 1:
+            one_more = f"[{curve.single_low[-1]:+.3f}, {curve.single_high[-1]:+.3f}] nats for a single sequence, 95 %"
         lines = [
-            f"  growth    {end:+.3f} nats over T = {T} steps (a factor {_factor(end)}), mean "
-            f"{interval_text(curve.low[-1], curve.high[-1], 3)}, n = {curve.n} sequences",
-            f"  one more  {one_more} in nats, for a single sequence; clipping and batch norms see the upper end",
+            f"  growth    {end:+.3f} nats over T = {T} steps (a factor {_factor(end)}), "
+            f"{interval_text(curve.low[-1], curve.high[-1], 3, 'of the mean ')}, n = {curve.n} sequences",
+            f"  one more  {one_more}; clipping and batch norms see the upper end",
             f"  rate      {curve.rate:+.4f} nats/step (a factor {_factor(curve.rate)} a step), "
             f"{interval_text(*curve.rate_ci, 4)}, lags {curve.first_lag}..{T}",
         ]

@@ -200,7 +200,7 @@ class Verification:
         verdict = "AGREES" if self.agrees else "DISAGREES"
         parts = [
             f"Verification: the measured gradient {verdict} with the prediction",
-            "decided at 99 % by the rate and by the growth at the last lag; by the verdicts where these have no interval",
+            "decided at 99 % by the rate and by the growth at the last lag; by the verdicts where there is no interval",
         ]
         for comparison in (self.random, self.loss):
             if comparison is not None:
