@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ElementwiseFactors:
     """Factors of Jacobians of the form ``J[t] = diag(slopes[t]) @ weight``, as the Elman cell has them.
 

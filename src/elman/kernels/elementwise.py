@@ -196,13 +196,14 @@ def _array_loop(
             views = [a[o + r * s : o + r * s + width] for a, o, s in operands]
             with np.errstate(all="ignore"):  # compiled code does not warn either
                 out = formula(m, *(v.copy() for v in views))
+                sums = [np.sum(np.square(x, dtype=np.float64)) for x in out[:reduced]]
             for i, x in zip(stores, out, strict=True):
                 if i is not None:
                     views[i][...] = x
             finite = finite and all(np.isfinite(x).all() for x in out[:reduced])
             if reduce == "squares":
-                for i, x in enumerate(out[:reduced]):
-                    args[-2][args[-1] + r * reduced + i] = np.sum(np.square(x, dtype=np.float64))
+                at = args[-1] + r * reduced
+                args[-2][at : at + reduced] = sums
         return int(finite or reduce == "squares")
 
     return apply

@@ -24,7 +24,7 @@ Array = NDArray[Any]
 FRESH = Fresh()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DenseTrace:
     """A forward pass of a dense layer.
 
@@ -44,7 +44,7 @@ class DenseTrace:
     hn: None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DenseGradients:
     """Gradients of a dense layer.
 

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 FRESH = Fresh()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NetworkTrace:
     """A forward pass of a network.
 

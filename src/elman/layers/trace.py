@@ -13,7 +13,7 @@ from .direction import Record
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """A forward pass with every state and gate activation.
 
@@ -43,7 +43,7 @@ class Trace:
         return f"Trace(output {self.output.shape}, states {', '.join(self.states)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gradients:
     """Gradients of a scalar L with respect to everything a layer reads.
 
