@@ -28,6 +28,8 @@ import time
 import numba, scipy.linalg
 start = time.perf_counter()
 import elman
+for name in {names}:
+    getattr(elman, name)
 print(time.perf_counter() - start)
 """
 
@@ -55,9 +57,18 @@ class Import:
 
     def track_import_after_dependencies(self) -> float:
         """What ``import elman`` costs more than numba and scipy.linalg."""
-        return statistics.median(seconds_in_process(IMPORT_AFTER_DEPENDENCIES) for _ in range(3))
+        return self._median("()")
+
+    def track_all_names_after_dependencies(self) -> float:
+        """The same with every public name, which elman imports at its first use."""
+        return self._median("elman.__all__")
+
+    def _median(self, names: str) -> float:
+        code = IMPORT_AFTER_DEPENDENCIES.format(names=names)
+        return statistics.median(seconds_in_process(code) for _ in range(3))
 
     track_import_after_dependencies.unit = "seconds"  # type: ignore[attr-defined]
+    track_all_names_after_dependencies.unit = "seconds"  # type: ignore[attr-defined]
 
 
 class FirstCall:
