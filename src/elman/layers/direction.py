@@ -80,10 +80,10 @@ class Direction:
         size, self.n_gates, self.n_states = dtype.itemsize, len(cell.gates), len(cell.states)
         self.Hp = tile.padded(H, size)
         self.vectors = cell.blocks * self.Hp // lanes_of(size)
-        self.s_rs = tile.row_stride(len(cell.states) * self.Hp, size)
+        self.s_rs = tile.row_stride(self.n_states * self.Hp, size)
         self.g_rs = tile.row_stride(len(cell.stored) * self.Hp, size)
         self.d_rs = tile.row_stride(cell.blocks * self.Hp, size)
-        self.state_size = len(cell.states) * H
+        self.state_size = self.n_states * H
         # W_ih feeds the first n_gates blocks of a row and W_hh the last ones; a product reads so many numbers of them
         self.reach = (self.n_gates - 1) * self.Hp + H
         self.h_first = cell.blocks - self.n_gates

@@ -25,7 +25,7 @@ class LayerLinearization(Linearization):
 
     def __init__(self, direction: Direction, params: Mapping[str, Array], record: Record) -> None:
         self._direction, self._record = direction, record
-        self._weight = params["weight_hh" + direction.suffix].copy()
+        self._weight = params[direction.weight_hh].copy()
         self._panels = direction.pack(self._weight, direction.h_order, "P_hh", Fresh())
         self._back = direction.pack_back(self._weight, direction.h_order, "P_back", Fresh())
         self.n_steps, self.n_sequences = record.T, record.B

@@ -150,14 +150,10 @@ class Recurrent(Parameterised):
         """
         refuse_unsupported(lengths=lengths)
         x, state, batched = self._accept(x, h0)
-        return self._trace(x, state, batched, buffers)
-
-    def _trace(self, x: Array, state: Array | None, batched: bool, buffers: Buffers) -> Trace:
-        """:meth:`trace` of checked arguments."""
         T, B = x.shape[:2]
         d = self.direction
         record = d.forward(self.params, x.reshape(-1), self.input_size, T, B, state, True, self._nothing, buffers)
-        rows = d.state_view(record.states, (T + 1) * B).reshape(T + 1, B, len(d.cell.states), self.hidden_size)
+        rows = d.state_view(record.states, (T + 1) * B).reshape(T + 1, B, d.n_states, self.hidden_size)
         rows.flags.writeable = False
         states = {name + d.suffix: rows[:, :, i] for i, name in enumerate(d.cell.states)}
         gates = {name + d.suffix: view for name, view in d.gate_views(record).items()}
