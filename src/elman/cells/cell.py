@@ -1,20 +1,28 @@
 """What a cell is: data and five kernels. The contract for whoever adds one.
 
-Sizes: ``T`` steps, ``B`` rows of the batch, ``D`` inputs, ``H`` units, ``K`` tangent vectors. ``Hp`` is H padded to
-whole vectors (:func:`elman.kernels.tile.padded`). All arrays are flat; rows are ``rs`` places apart.
+Sizes: ``T`` steps, ``B`` rows of the batch, ``D`` inputs, ``H`` units, ``R`` numbers in the output (H, or fewer for a
+cell that projects), ``K`` tangent vectors. ``Hp`` is H padded to whole vectors (:func:`elman.kernels.tile.padded`). All
+arrays are flat; rows are ``rs`` places apart.
+
+Rows stand in descending order of their lengths, so that the first ``active[t]`` rows are those that have a step t: no
+kernel knows what a length is.
 
 ======== ================================== ==============================================================
 array    rows                               a row holds
 ======== ================================== ==============================================================
 X        T * B                              D inputs
-states   slots * B                          ``[state][Hp]``, in the order of ``Cell.states``
+out      T * B                              R outputs
+states   slots * B                          ``[state][Hp]``, in the order of ``Cell.states``; of the first, R count
 gates    T * B                              ``[block][Hp]``, what backward needs besides the states
-delta    T * B * K (or B * K)               ``[block][Hp]``, gradients of the pre-activations
+delta    T * B * K (or B * K)               ``[block][Hp]``, gradients of the pre-activations; then that of the output,
+                                            for a cell that projects
 d_state  B * K                              ``[state][Hp]``, gradient of the state; likewise tangents
 P_ih     panels ``[block][Hp/lanes][D]``    W_ih packed along its gates (:func:`elman.kernels.tile.pack`)
-P_hh     panels ``[block][Hp/lanes][H]``    W_hh likewise
-P_back   panels ``[Hp/lanes][block, Hp]``   W_hh packed along its columns, for ``delta @ W_hh``
+P_hh     panels ``[block][Hp/lanes][R]``    W_hh likewise; then W_hr, for a cell that projects
+P_back   panels ``[Rp/lanes][block, Hp]``   W_hh packed along its columns, for ``delta @ W_hh``; then W_hr likewise
+active   T                                  int64: how many rows have step t
 bias     ``[block][Hp]``                    b_ih and b_hh, summed where both enter a block
+init     T * B * K, or one                  ``[block][Hp]``, where the sums of a tangent start: what x adds, or zeros
 zero     one vector                         zeros, where a sum has no start value
 ======== ================================== ==============================================================
 
@@ -56,7 +64,7 @@ class Cell:
     gates : tuple of str
         Blocks of H rows in ``weight_ih`` and ``weight_hh``, in order: the public constant of the gate order.
     states : tuple of str
-        Parts of the state, each of size H, in order: first what the layer outputs.
+        Parts of the state in order: first the output, of R numbers, then others of H.
     stored : tuple of str
         What a row of ``gates`` holds.
     variants : tuple of str
@@ -64,27 +72,33 @@ class Cell:
     x_blocks, h_blocks : tuple of str
         The gate of each block that W_ih feeds, and of each that W_hh feeds.
     blocks : int
-        Number of blocks in a row of ``delta``.
+        Number of pre-activations, which is that of blocks in a row of ``delta``.
+    projects : bool
+        Whether the output is a product ``W_hr m`` of R numbers, ``weight_hr (R, H)``: a row of ``delta`` then has one
+        more block, the gradient of the output.
     forward : callable
-        ``forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, D, H, B, slots, t0, t1, b0, b1)``
-        fills states (and gates, if ``slots > 2``) and, if ``out`` is not empty, ``out[t * B + b, :H]`` with the output.
-        Returns a status, see 3.
+        ``forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active,
+        t0, t1, b0, b1)`` fills states (and gates, if ``slots > 2``) and, if ``out`` is not empty, the first R numbers
+        of its row ``t * B + b`` with the output. Returns a status, see 3.
     backward : callable
-        ``backward(variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, B, K,
-        keep, t0, t1, b0, b1)`` adds row ``t * B + b`` of dY (if not empty; K = 1) to the gradient of the output at
-        step t, writes ``|dL/ds_{t+1}|^2`` of the first state to ``squares[(t * B + b) * K + k]`` and delta to row
-        ``(keep * t * B + b) * K + k``.
+        ``backward(variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B,
+        K, keep, active, t0, t1, b0, b1)`` adds row ``(t * B + b) * K + k`` of dY (if not empty) to the gradient of the
+        output at step t, writes ``|dL/ds_{t+1}|^2`` of the i-th state to ``squares[((t * B + b) * K + k) * n_states +
+        i]`` and delta to row ``(keep * t * B + b) * K + k``.
     gradients : callable
-        ``gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, x1, h0, r0, r1, v0, v1, dW, w_rs)`` adds
-        ``[1, x, h]^T delta`` over rows r0..r1 to ``dW`` (1 + D + H rows), vectors v0..v1 of each; of those, x enters
-        the vectors below x1 and h those from h0 on. :func:`elman.cells.gradients.gradients` serves all cells.
+        ``gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs)``
+        adds ``[1, x, h]^T delta`` over rows r0..r1 to ``dW`` (1 + D + R rows), vectors v0..v1 of each; of those, x
+        enters the vectors below x1 and h those from h0 on. H further rows belong to W_hr, where there is one.
+        :func:`elman.cells.gradients.gradients` serves every cell whose products all read x or h.
     tangent : callable
-        ``tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, B, K,
-        t0, t1, b0, b1)`` pushes row ``b * K + k`` of V, a ring of two slots, through the window: from slot ``t0 % 2``
-        to slot ``t1 % 2``; squared norms to ``squares[(((t - t0) * B + b) * K + k) * n_states + i]``. ``work`` has
-        B * K rows for the blocks.
+        ``tangent(variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, R, B, K, t0,
+        t1, b0, b1)`` pushes row ``b * K + k`` of V, a ring of two slots, through the window: from slot ``t0 % 2`` to
+        slot ``t1 % 2``; squared norms to ``squares[(((t - t0) * B + b) * K + k) * n_states + i]``. The sums of step t
+        start from row ``((t - t0) * B + b) * K + k`` of ``init`` (``i_rs`` is 0 where it is one row of zeros). ``work``
+        has B * K rows for the blocks.
     jacobian : callable
-        ``jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, B, t, b, J)`` fills ``J`` (S * S).
+        ``jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J)`` fills ``J`` (S * S), where S counts R
+        numbers of the first state and H of each other; ``W_hh`` is followed by ``W_hr``, where there is one.
     factors : callable or None
         ``factors(variant_name, output)`` is the array of slopes if ``J = diag(slopes) W_hh``, from an array of outputs.
     max_slope : callable or None
@@ -106,3 +120,4 @@ class Cell:
     jacobian: Callable[..., None]
     factors: Callable[..., Any] | None = None
     max_slope: Callable[..., float] | None = None
+    projects: bool = False

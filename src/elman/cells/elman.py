@@ -43,70 +43,60 @@ def _rows_delta(variant, h, hoff, g, goff, g_rs, d, doff, d_rs, rows, U, squares
 
 
 @kernel
-def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, D, H, B, slots, t0, t1, b0, b1):
+def forward(
+    variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1, b0, b1
+):  # fmt: skip
     """Fill states of the window: bias + x W_ih^T, then + h W_hh^T in the same sum, then the nonlinearity in place."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
-    N = b1 - b0
     zero, one = integer(0), integer(1)
     for t in range(t0, t1):
+        N = min(b1, active[t]) - b0
+        if N <= 0:
+            break
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
-        product(
-            N, U, D, bias, zero, zero, VL, X, (t * B + b0) * x_rs, x_rs, one, P_ih, zero, D * VL, VL, states, new, s_rs
-        )
+        x = (t * B + b0) * x_rs
+        product(N, U, D, bias, zero, zero, VL, X, x, x_rs, one, P_ih, zero, D * VL, VL, states, new, s_rs)
         product(N, U, H, states, new, s_rs, VL, states, now, s_rs, one, P_hh, zero, H * VL, VL, states, new, s_rs)
         if activate(variant, states, new, s_rs, N, U) == 0:
             return t
         if out.size > 0:
             for n in range(N):
-                copy_row(out, (t * B + b0 + n) * H, states, new + n * s_rs, H)
+                copy_row(out, (t * B + b0 + n) * o_rs, states, new + n * s_rs, H)
     return -1
 
 
 @kernel
 def backward(
-    variant,
-    dY,
-    y_rs,
-    P_back,
-    zero,
-    states,
-    s_rs,
-    gates,
-    g_rs,
-    delta,
-    d_rs,
-    d_state,
-    squares,
-    H,
-    B,
-    K,
-    keep,
-    t0,
-    t1,
-    b0,
-    b1,
-):
+    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B, K, keep, active,
+    t0, t1, b0, b1,
+):  # fmt: skip
     """Sweep down the window; d_state (B * K rows, s_rs apart) goes from the gradient at t1 to that at t0."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
     o, i = integer(0), integer(1)
     for t in range(t1 - 1, t0 - 1, -1):
-        for b in range(b0, b1):
+        n1 = min(b1, active[t])
+        if n1 <= b0:
+            continue
+        for b in range(b0, n1):
             g = b * K * s_rs
             if dY.size > 0:
-                add_row(d_state, g, dY, (t * B + b) * y_rs, H)
+                for k in range(K):
+                    add_row(d_state, g + k * s_rs, dY, ((t * B + b) * K + k) * y_rs, H)
             to = (keep * t * B + b) * K * d_rs
             h = ((t + 1) * B + b) * s_rs
             _rows_delta(variant, states, h, d_state, g, s_rs, delta, to, d_rs, K, U, squares, (t * B + b) * K)
         at = (keep * t * B + b0) * K * d_rs
         to = b0 * K * s_rs
-        product((b1 - b0) * K, U, H, zero, o, o, o, delta, at, d_rs, i, P_back, o, H * VL, VL, d_state, to, s_rs)
+        product((n1 - b0) * K, U, H, zero, o, o, o, delta, at, d_rs, i, P_back, o, H * VL, VL, d_state, to, s_rs)
 
 
 @kernel
-def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1):
+def tangent(
+    variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, R, B, K, t0, t1, b0, b1
+):  # fmt: skip
     """Push tangents through the window: v <- phi'(a_t) * (W_hh v)."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
@@ -114,7 +104,8 @@ def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs,
     for t in range(t0, t1):
         now = (t % 2 * B + b0) * K * v_rs
         new = ((t + 1) % 2 * B + b0) * K * v_rs
-        product((b1 - b0) * K, U, H, zero, o, o, o, V, now, v_rs, i, P_hh, o, H * VL, VL, V, new, v_rs)
+        x = ((t - t0) * B + b0) * K * i_rs
+        product((b1 - b0) * K, U, H, init, x, i_rs, VL, V, now, v_rs, i, P_hh, o, H * VL, VL, V, new, v_rs)
         for b in range(b0, b1):
             h = ((t + 1) * B + b) * s_rs
             v = ((t + 1) % 2 * B + b) * K * v_rs
@@ -122,7 +113,7 @@ def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs,
 
 
 @kernel
-def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, B, t, b, J):
+def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
     """``J[i, j] = phi'(a_i) W_hh[i, j]``, the slope from the output."""
     h = ((t + 1) * B + b) * s_rs
     for i in range(H):

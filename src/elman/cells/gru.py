@@ -33,26 +33,31 @@ def _delta(m, n, r, z, n_h, h_before, dh, *_):
     return dh, d_n, d_n * n_h * m.fma(-r, r, r), dh * (h_before - n) * m.fma(-z, z, z), d_n * r, dh * z
 
 
-def _tangent(m, n, r, z, n_h, h_before, a_r, a_z, a_n, v, *_):
+def _tangent(m, n, r, z, n_h, h_before, a_x, a_r, a_z, a_n, v, *_):
     """Tangents of the pre-activations and of the earlier h to that of h."""
-    a_n = m.fma(r, a_n, n_h * m.fma(-r, r, r) * a_r)
+    a_n = m.fma(r, a_n, m.fma(n_h * m.fma(-r, r, r), a_r, a_x))
     v = m.fma(z, v, (h_before - n) * m.fma(-z, z, z) * a_z)
     return (m.fma((1.0 - z) * m.fma(-n, n, 1.0), a_n, v),)
 
 
 _forward_rows = elementwise(_step, 6, (5, 0, 1, 2))
 _delta_rows = elementwise(_delta, 10, (None, 6, 7, 8, 9, 5), "squares")
-_tangent_rows = elementwise(_tangent, 10, (9,), "squares")
+_tangent_rows = elementwise(_tangent, 11, (10,), "squares")
 
 
 @kernel
-def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, D, H, B, slots, t0, t1, b0, b1):
+def forward(
+    variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1, b0, b1
+):  # fmt: skip
     """Fill states and gates: x feeds blocks 0-2 of a row, h feeds blocks 1-3, whose last starts from its bias."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
-    Hp, N = U * VL, b1 - b0
+    Hp = U * VL
     zero, one = integer(0), integer(1)
     for t in range(t0, t1):
+        N = min(b1, active[t]) - b0
+        if N <= 0:
+            break
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         g = ((t * B if slots > 2 else 0) + b0) * g_rs
@@ -70,14 +75,14 @@ def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, 
             return t
         if out.size > 0:
             for n in range(N):
-                copy_row(out, (t * B + b0 + n) * H, states, new + n * s_rs, H)
+                copy_row(out, (t * B + b0 + n) * o_rs, states, new + n * s_rs, H)
     return -1
 
 
 @kernel
 def backward(
-    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, B, K, keep, t0, t1,
-    b0, b1,
+    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B, K, keep, active,
+    t0, t1, b0, b1,
 ):  # fmt: skip
     """Sweep down the window; the product with W_hh is added to what z lets past it."""
     VL = lanes(states)
@@ -85,10 +90,14 @@ def backward(
     Hp = U * VL
     none, one = integer(0), integer(1)
     for t in range(t1 - 1, t0 - 1, -1):
-        for b in range(b0, b1):
+        n1 = min(b1, active[t])
+        if n1 <= b0:
+            continue
+        for b in range(b0, n1):
             d = b * K * s_rs
             if dY.size > 0:
-                add_row(d_state, d, dY, (t * B + b) * y_rs, H)
+                for k in range(K):
+                    add_row(d_state, d + k * s_rs, dY, ((t * B + b) * K + k) * y_rs, H)
             g = (t * B + b) * g_rs
             to = (keep * t * B + b) * K * d_rs
             _delta_rows(
@@ -100,30 +109,13 @@ def backward(
         at = (keep * t * B + b0) * K * d_rs + Hp
         to = b0 * K * s_rs
         k = 2 * Hp + H
-        product(
-            (b1 - b0) * K,
-            U,
-            k,
-            d_state,
-            to,
-            s_rs,
-            VL,
-            delta,
-            at,
-            d_rs,
-            one,
-            P_back,
-            none,
-            k * VL,
-            VL,
-            d_state,
-            to,
-            s_rs,
-        )
+        product((n1 - b0) * K, U, k, d_state, to, s_rs, VL, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs)
 
 
 @kernel
-def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1):
+def tangent(
+    variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, R, B, K, t0, t1, b0, b1
+):  # fmt: skip
     """Push tangents through the window: W_hh v into the blocks of work, then the derivative of the cell."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
@@ -131,19 +123,21 @@ def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs,
     none, one = integer(0), integer(1)
     for t in range(t0, t1):
         v, w = (t % 2 * B + b0) * K * v_rs, b0 * K * w_rs
-        product((b1 - b0) * K, 3 * U, H, zero, none, none, none, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
+        x, rows = ((t - t0) * B + b0) * K * i_rs + Hp, (b1 - b0) * K
+        product(rows, 3 * U, H, init, x, i_rs, VL, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
-            g, w = (t * B + b) * g_rs, b * K * w_rs
+            g, w, x = (t * B + b) * g_rs, b * K * w_rs, ((t - t0) * B + b) * K * i_rs
             now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs
             _tangent_rows(
                 gates, g, none, gates, g + Hp, none, gates, g + 2 * Hp, none, gates, g + 3 * Hp, none,
-                states, (t * B + b) * s_rs, none, work, w, w_rs, work, w + Hp, w_rs, work, w + 2 * Hp, w_rs,
+                states, (t * B + b) * s_rs, none, init, x, i_rs,
+                work, w, w_rs, work, w + Hp, w_rs, work, w + 2 * Hp, w_rs,
                 V, now, v_rs, V, new, v_rs, K, U, squares, ((t - t0) * B + b) * K,
             )  # fmt: skip
 
 
 @kernel
-def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, B, t, b, J):
+def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
     """The H x H Jacobian, rows are outputs, from the stored gates; W_hh has the gates r, z, n."""
     VL = lanes(states)
     Hp = (H + VL - 1) // VL * VL

@@ -62,13 +62,18 @@ _tangent_rows = elementwise(_tangent, 13, (11, 12), "squares", 2)
 
 
 @kernel
-def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, D, H, B, slots, t0, t1, b0, b1):
+def forward(
+    variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1, b0, b1
+):  # fmt: skip
     """Fill states and gates of the window: both products into the rows of gates, then the cell in place."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
-    Hp, N = U * VL, b1 - b0
+    Hp = U * VL
     zero, one = integer(0), integer(1)
     for t in range(t0, t1):
+        N = min(b1, active[t]) - b0
+        if N <= 0:
+            break
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         g = ((t * B if slots > 2 else 0) + b0) * g_rs
@@ -83,14 +88,14 @@ def forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, 
             return t
         if out.size > 0:
             for n in range(N):
-                copy_row(out, (t * B + b0 + n) * H, states, new + n * s_rs, H)
+                copy_row(out, (t * B + b0 + n) * o_rs, states, new + n * s_rs, H)
     return -1
 
 
 @kernel
 def backward(
-    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, B, K, keep, t0, t1,
-    b0, b1,
+    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B, K, keep, active,
+    t0, t1, b0, b1,
 ):  # fmt: skip
     """Sweep down the window; d_state rows (h, then c) go from the gradient at t1 to that at t0."""
     VL = lanes(states)
@@ -98,10 +103,14 @@ def backward(
     Hp = U * VL
     none, one = integer(0), integer(1)
     for t in range(t1 - 1, t0 - 1, -1):
-        for b in range(b0, b1):
+        n1 = min(b1, active[t])
+        if n1 <= b0:
+            continue
+        for b in range(b0, n1):
             d = b * K * s_rs
             if dY.size > 0:
-                add_row(d_state, d, dY, (t * B + b) * y_rs, H)
+                for k in range(K):
+                    add_row(d_state, d + k * s_rs, dY, ((t * B + b) * K + k) * y_rs, H)
             g, before = (t * B + b) * g_rs, (t * B + b) * s_rs + Hp
             to = (keep * t * B + b) * K * d_rs
             _delta_rows(
@@ -113,30 +122,13 @@ def backward(
         at = (keep * t * B + b0) * K * d_rs
         to = b0 * K * s_rs
         k = 3 * Hp + H
-        product(
-            (b1 - b0) * K,
-            U,
-            k,
-            zero,
-            none,
-            none,
-            none,
-            delta,
-            at,
-            d_rs,
-            one,
-            P_back,
-            none,
-            k * VL,
-            VL,
-            d_state,
-            to,
-            s_rs,
-        )
+        product((n1 - b0) * K, U, k, zero, none, none, none, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs)
 
 
 @kernel
-def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, B, K, t0, t1, b0, b1):
+def tangent(
+    variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, R, B, K, t0, t1, b0, b1
+):  # fmt: skip
     """Push tangents (h, then c) through the window: W_hh v_h into the blocks of work, then the cell's derivative."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
@@ -144,7 +136,8 @@ def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs,
     none, one = integer(0), integer(1)
     for t in range(t0, t1):
         v, w = (t % 2 * B + b0) * K * v_rs, b0 * K * w_rs
-        product((b1 - b0) * K, 4 * U, H, zero, none, none, none, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
+        x, rows = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K
+        product(rows, 4 * U, H, init, x, i_rs, VL, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
             g, before = (t * B + b) * g_rs, (t * B + b) * s_rs + Hp
             now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs
@@ -158,7 +151,7 @@ def tangent(variant, P_hh, zero, states, s_rs, gates, g_rs, work, w_rs, V, v_rs,
 
 
 @kernel
-def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, B, t, b, J):
+def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
     """The 2H x 2H Jacobian of (h, c), rows are outputs, from the stored gates."""
     VL = lanes(states)
     Hp = (H + VL - 1) // VL * VL
