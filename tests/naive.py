@@ -61,3 +61,29 @@ def gru_step(params, x, h):
     hr, hz, hn = np.split(h @ params["weight_hh_l0"].T + params["bias_hh_l0"], 3, axis=1)
     r, z = sigmoid(xr + hr), sigmoid(xz + hz)
     return (1 - z) * np.tanh(xn + r * hn) + z * h
+
+
+def gru_reset_before_step(params, x, h):
+    """One step of a GRU with the reset before the product; gates in the order r, z, n."""
+    W_r, W_z, W_n = np.split(params["weight_hh_l0"], 3)
+    xr, xz, xn = np.split(x @ params["weight_ih_l0"].T + params["bias_ih_l0"] + params["bias_hh_l0"], 3, axis=1)
+    r, z = sigmoid(xr + h @ W_r.T), sigmoid(xz + h @ W_z.T)
+    return (1 - z) * np.tanh(xn + (r * h) @ W_n.T) + z * h
+
+
+def lstm_projected_step(params, x, state):
+    """One step of an LSTM on states (B, R + H), h = W_hr m then c; gates in the order i, f, g, o."""
+    W_hr = params["weight_hr_l0"]
+    h, c = np.split(state, [len(W_hr)], axis=1)
+    a = x @ params["weight_ih_l0"].T + params["bias_ih_l0"] + h @ params["weight_hh_l0"].T + params["bias_hh_l0"]
+    i, f, g, o = np.split(a, 4, axis=1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return np.concatenate([(sigmoid(o) * np.tanh(c)) @ W_hr.T, c], axis=1)
+
+
+def mgu_step(params, x, h):
+    """One step of a minimal gated unit; gates in the order f, n."""
+    W_f, W_n = np.split(params["weight_hh_l0"], 2)
+    xf, xn = np.split(x @ params["weight_ih_l0"].T + params["bias_ih_l0"] + params["bias_hh_l0"], 2, axis=1)
+    f = sigmoid(xf + h @ W_f.T)
+    return (1 - f) * h + f * np.tanh(xn + (f * h) @ W_n.T)
