@@ -57,7 +57,7 @@ def check_adjoint(lin: Linearization, *, vectors: int = 3, rtol: float = 1e-12, 
 
 
 def check_gradients(
-    model: Any, x: ArrayLike, h0: Any = None, *, directions: int = 4, rtol: float = 1e-7, rng: Any = 0
+    model: Any, x: ArrayLike, h0: Any = None, *, directions: int = 4, rtol: float = 1e-7, rng: Any = 0, **options: Any
 ) -> None:
     """Assert that ``model.backward`` gives the derivatives of ``model.trace``, along random directions.
 
@@ -78,6 +78,9 @@ def check_gradients(
         Largest relative difference: what differences in float64 can resolve.
     rng : None, int or numpy.random.Generator
         Source of directions and weights of the scalar.
+    **options
+        Further arguments of ``model.trace``, such as ``lengths``, ``reset`` or ``training=True``; what a training pass
+        draws is then the same in every pass.
 
     Raises
     ------
@@ -86,14 +89,16 @@ def check_gradients(
     """
     rng = np.random.default_rng(rng)
     x = np.array(x, dtype=np.float64)
-    trace = model.trace(x, h0)
+    if options.get("training"):
+        options["rng"] = int(rng.integers(2**32))
+    trace = model.trace(x, h0, **options)
     d_output, d_finals = (
         rng.standard_normal(trace.output.shape),
         [rng.standard_normal(a.shape) for a in _parts(trace.hn)],
     )
 
     def scalar() -> float:
-        now = model.trace(x, h0)
+        now = model.trace(x, h0, **options)
         finals = sum((d * a).sum() for d, a in zip(d_finals, _parts(now.hn), strict=True))
         return float((d_output * now.output).sum() + finals)
 
@@ -181,18 +186,14 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
 
 def _layer(cell: Cell, variant: str, D: int, H: int, dtype: str, rng: np.random.Generator) -> Recurrent:
     """A layer with random weights and biases, none of them zero."""
-    layer = Recurrent(
-        cell, variant, D, H, bias=True, batch_first=False, dtype=dtype,
-        weight_ih="glorot", weight_hh="orthogonal", bias_init="zeros", rng=rng,
-    )  # fmt: skip
+    layer = Recurrent(cell, variant, D, H, proj_size=H // 2 if cell.projects else 0, dtype=dtype, rng=rng)
     layer.theta[:] = rng.uniform(-0.4, 0.4, layer.theta.size)
     return layer
 
 
 def _state(layer: Recurrent, rng: np.random.Generator, B: int) -> Any:
     """A random initial state (1, B, H), or a tuple of such."""
-    shape = (len(layer.direction.cell.states), 1, B, layer.hidden_size)
-    parts = rng.standard_normal(shape).astype(layer.dtype)
+    parts = [rng.standard_normal((1, B, size)).astype(layer.dtype) for size in layer.states.sizes]
     return tuple(parts) if len(parts) > 1 else parts[0]
 
 
@@ -202,18 +203,20 @@ def _check_forward(layer: Recurrent, step: Step, x: Array, h0: Any) -> None:
     state, states = np.concatenate([part[0] for part in _parts(h0)], axis=1).astype(np.float64), []
     for x_t in x.astype(np.float64):
         state = step(params, x_t, state)
-        states.append(state[:, : layer.hidden_size])
+        states.append(state[:, : layer.output_size])
     rtol = 1e-13 if layer.dtype == np.float64 else 1e-5
     _assert_close(layer(x, h0)[0], np.stack(states), rtol, "the compiled and the plain forward pass")
 
 
 def _check_jacobian(layer: Recurrent, x: Array, h0: Any) -> None:
     """One step's Jacobian of the whole state against central differences in the initial one."""
-    J, h, H = layer.linearize(x, h0).jacobian(0, 0), 1e-6, layer.hidden_size
+    J, h, sizes = layer.linearize(x, h0).jacobian(0, 0), 1e-6, layer.states.sizes
+    places = [(i, j) for i, size in enumerate(sizes) for j in range(size)]
 
     def final(j: int, change: float) -> Array:
         parts = [part.copy() for part in _parts(h0)]
-        parts[j // H][0, 0, j % H] += change
+        part, unit = places[j]
+        parts[part][0, 0, unit] += change
         hn = layer(x, tuple(parts) if len(parts) > 1 else parts[0])[1]
         return np.concatenate([part[0, 0] for part in _parts(hn)])
 

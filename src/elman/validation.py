@@ -6,7 +6,7 @@ Each message names the argument, says what it must be and what it was, and gives
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,21 @@ def size(value: Any, name: str, least: int = 1) -> int:
     if value < least:
         raise ArgumentError(f"{name} must be at least {least}, got {value}")
     return int(value)
+
+
+def probability(value: Any, name: str) -> float:
+    """A number from 0 to below 1, such as a rate of dropout.
+
+    Raises
+    ------
+    DTypeError, ArgumentError
+        If it is not a number, or outside.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise DTypeError(f"{name} must be a number from 0 to below 1, got {value!r} ({type(value).__name__})")
+    if not 0 <= value < 1:
+        raise ArgumentError(f"{name} must lie in 0 <= {name} < 1, got {value}")
+    return float(value)
 
 
 def choice(value: Any, name: str, allowed: Iterable[str]) -> str:
@@ -83,7 +98,7 @@ def plain(value: ArrayLike, name: str) -> Array:
         raise ShapeError(f"{name} must be an array of numbers, all rows of one length: {error}") from error
 
 
-def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
+def floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
     """A C-contiguous, aligned, writable array of ``dtype``, a copy only where the argument is not one already.
 
     The layer's dtype decides: float16, float32 and float64 of any byte order are converted to it. Integers are refused,
@@ -93,12 +108,9 @@ def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
     ------
     DTypeError
         For integers, booleans, complex numbers, objects and strings.
-    ArgumentError
-        If a number is not finite after the conversion.
     """
     given = plain(value, name)
     if given.dtype == dtype and given.flags.carray:
-        finite(given, name)
         return given
     if given.dtype.kind != "f":
         numbers = f"convert it: {name}.astype(float)" + ("; classes must be encoded one-hot" if name[-1] == "x" else "")
@@ -109,14 +121,40 @@ def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
             "c": "give the real and imaginary parts as separate features",
         }.get(given.dtype.kind, "give an array of numbers, all rows of one length")
         raise DTypeError(f"{name} must be an array of real floating-point numbers, got dtype {given.dtype}; {cure}")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         array: Array = np.require(given, dtype, ["C", "A", "W"])
+    return array
+
+
+def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
+    """As :func:`floating`, all numbers finite.
+
+    Raises
+    ------
+    DTypeError
+        As there.
+    ArgumentError
+        If a number is not finite after the conversion.
+    """
+    array = floating(value, name, dtype)
     finite(array, name)
     return array
 
 
-def finite(array: Array, name: str) -> None:
+def finite(
+    array: Array,
+    name: str,
+    valid: Array | None = None,
+    place: Callable[[tuple[int, ...]], tuple[int, ...]] = tuple,
+) -> None:
     """Refuse NaN and infinity, naming the first.
+
+    Parameters
+    ----------
+    valid : ndarray of bool, optional
+        For each entry of the leading axes, whether it counts; all by default.
+    place : callable, optional
+        Turns an index of ``array`` into the caller's.
 
     Raises
     ------
@@ -126,17 +164,19 @@ def finite(array: Array, name: str) -> None:
     good = np.isfinite(array)
     if good.all():
         return
+    if valid is not None:
+        good |= ~valid.reshape(valid.shape + (1,) * (array.ndim - valid.ndim))
+        if good.all():
+            return
     bad = np.argwhere(~good)
     at = tuple(int(i) for i in bad[0])
     raise ArgumentError(
-        f"{name} must be finite, got {array[at]} at index {at} ({len(bad)} such numbers in all); "
+        f"{name} must be finite, got {array[at]} at index {place(at)} ({len(bad)} such numbers in all); "
         f"fill or remove missing values first (numbers beyond the range of {array.dtype} count as infinite)"
     )
 
 
-def sequences(
-    x: ArrayLike, input_size: int, dtype: np.dtype[Any], batch_first: bool, name: str = "x"
-) -> tuple[Array, bool]:
+def sequences(x: ArrayLike, input_size: int, batch_first: bool, name: str = "x") -> tuple[Array, bool]:
     """Bring sequences to time-major form.
 
     Parameters
@@ -147,20 +187,15 @@ def sequences(
     Returns
     -------
     x : ndarray, shape (T, B, D)
-        C-contiguous.
-    batched : bool
-        False for one sequence given without a batch axis.
+        A view of what was given where that is an array.
+    single : bool
+        True for one sequence given without a batch axis.
 
     Raises
     ------
-    ShapeError, DTypeError, ArgumentError
-        For a wrong number of axes or features, integers, or numbers that are not finite.
+    ShapeError, DTypeError
+        For a wrong number of axes or features.
     """
-    if isinstance(x, list | tuple) and any(isinstance(item, np.ndarray) for item in x):
-        raise ShapeError(
-            f"{name} must be one array, got a list of arrays: join sequences of one length with "
-            f"np.stack({name}, axis={0 if batch_first else 1})"
-        )
     given = plain(x, name)
     axes = "(B, T, D)" if batch_first else "(T, B, D)"
     if given.ndim not in (2, 3):
@@ -171,12 +206,43 @@ def sequences(
             f"{name} must have D = input_size = {input_size} numbers in its last axis, got shape {given.shape}"
             f"{_axis_cure(given.shape, input_size)}"
         )
-    batched = given.ndim == 3
-    if not batched:
-        given = given[:, None]
-    elif batch_first:
-        given = given.swapaxes(0, 1)
-    return real_array(given, name, dtype), batched
+    if given.ndim == 2:
+        return given[:, None], True
+    return given.swapaxes(0, 1) if batch_first else given, False
+
+
+def sequence_list(x: Sequence[ArrayLike], input_size: int, name: str = "x") -> tuple[Array, list[int]]:
+    """Lay sequences of several lengths side by side.
+
+    Parameters
+    ----------
+    x : list of array_like, each (T_i, D)
+
+    Returns
+    -------
+    padded : ndarray, shape (max T_i, B, D)
+        Zero beyond the end of a sequence.
+    lengths : list of int
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Naming the first that does not fit.
+    """
+    arrays = [plain(item, f"{name}[{i}]") for i, item in enumerate(x)]
+    for i, a in enumerate(arrays):
+        if a.ndim != 2 or a.shape[1] != input_size:
+            raise ShapeError(
+                f"a list {name} must hold one array (T_i, D) a sequence, D = input_size = {input_size}; "
+                f"{name}[{i}] has shape {a.shape}"
+            )
+        floating(a[:0], f"{name}[{i}]", np.dtype(np.float64))
+    lengths = [len(a) for a in arrays]
+    dtype = np.result_type(*(a.dtype for a in arrays)) if arrays else np.dtype(np.float64)
+    padded = np.zeros((max(lengths, default=0), len(arrays), input_size), dtype)
+    for i, a in enumerate(arrays):
+        padded[: len(a), i] = a
+    return padded, lengths
 
 
 def _axis_cure(shape: tuple[int, ...], size: int) -> str:

@@ -14,7 +14,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 Result = TypeVar("Result")
 
@@ -85,7 +87,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
-def slabs(n: int, unit: int, flops: float) -> list[tuple[int, int]]:
+def slabs(n: int, unit: int, flops: float, costs: Any = None) -> list[tuple[int, int]]:
     """Cut ``range(n)`` into one slab a thread, each but the last a multiple of ``unit``.
 
     Parameters
@@ -96,6 +98,8 @@ def slabs(n: int, unit: int, flops: float) -> list[tuple[int, int]]:
         Rows that a tile takes together: a slab of fewer would waste it.
     flops : float
         Floating-point operations of the whole work.
+    costs : array_like of int, shape (n,), optional
+        What each row costs, in any unit, where they differ: the slabs then cost about the same.
 
     Returns
     -------
@@ -106,8 +110,13 @@ def slabs(n: int, unit: int, flops: float) -> list[tuple[int, int]]:
     count = min(_threads, units) if flops >= SPLIT_FLOPS else 1
     if count <= 1:
         return [(0, n)] if n else []
-    edges = [min(n, unit * (units * i // count)) for i in range(count + 1)]
-    return list(pairwise(edges))
+    shares = [units * i // count for i in range(count + 1)]
+    if costs is not None:
+        total = np.append(0, np.cumsum(costs))
+        at = np.searchsorted(total, total[-1] * np.arange(1, count) / count)
+        shares = [0, *(int(a + unit // 2) // unit for a in at), units]
+    edges = [min(n, unit * share) for share in shares]
+    return [(a, b) for a, b in pairwise(edges) if a < b]
 
 
 def run(work: Callable[[int, int], Result], ranges: list[tuple[int, int]]) -> list[Result]:

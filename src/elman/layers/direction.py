@@ -1,22 +1,20 @@
-"""One cell run over one direction of one layer: packing, slabs over threads, and what a kernel's status means.
-
-Nothing here knows a cell by name: sizes, gate blocks and kernels come from its record.
-"""
+"""One cell run over one direction of one layer: slabs over threads, and what a kernel's status means."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cells import Cell
 from ..errors import NonFiniteError
 from ..kernels import parallel, tile
 from ..kernels.vector import lanes_of
+from .affine import Rows
 from .buffers import Buffers, scratch
+from .layout import Layout
+from .schedule import Schedule
 
 Array = NDArray[Any]
 ROWS = 4
@@ -24,317 +22,401 @@ ROWS = 4
 
 
 class Record(NamedTuple):
-    """What a forward pass leaves for a backward pass: flat padded arrays.
+    """What a forward pass of one direction leaves for a backward pass: flat padded arrays in kernel order.
 
     Attributes
     ----------
-    T, B : int
-        Steps and rows.
-    x : ndarray, flat
-        Inputs, ``x_rs`` apart.
+    schedule : Schedule
+        Steps, rows, and where they are in the caller's arrays.
+    x : Rows
+        Inputs.
     states : ndarray, flat
         ``slots * B`` rows.
     gates : ndarray, flat
         ``T * B`` rows, empty for a cell that stores none.
     slots : int
         ``T + 1``, or 2 where only the last state is wanted.
-    layout : tuple
-        Cell, sizes and dtype of the direction that made it: only one of the same layout may read the arrays.
+    given : bool
+        Whether the caller gave the initial state.
+    kept : ndarray or None
+        The share of each state that zoneout keeps, if drawn.
     """
 
-    T: int
-    B: int
-    x: Array
-    x_rs: int
+    schedule: Schedule
+    x: Rows
     states: Array
     gates: Array
     slots: int
-    layout: tuple[Any, ...]
+    given: bool
+    kept: Array | None
 
 
-class Direction:
-    """The kernels of a cell bound to sizes and parameters.
+class Direction(Layout):
+    """The kernels of a cell bound to sizes.
 
     Parameters
     ----------
-    cell : Cell
-        The record.
-    variant : str
-        One of ``cell.variants``.
-    D, H : int
-        Sizes of input and hidden state.
-    dtype : numpy.dtype
-        float32 or float64.
-    suffix : str
-        End of the parameters' names, such as ``"_l0"``.
+    reverse : bool
+        Whether it reads its sequences from the last step to the first.
+    *args
+        Those of :class:`Layout`.
     """
 
-    def __init__(self, cell: Cell, variant: str, D: int, H: int, dtype: np.dtype[Any], suffix: str) -> None:
-        self.cell, self.variant, self.D, self.H, self.dtype, self.suffix = cell, variant, D, H, dtype, suffix
-        self.code = cell.variants.index(variant)
-        self.label = cell.name + suffix
-        self.layout = (cell.name, variant, D, H, dtype.char)
-        self.weight_ih, self.weight_hh = "weight_ih" + suffix, "weight_hh" + suffix
-        self.bias_ih, self.bias_hh = "bias_ih" + suffix, "bias_hh" + suffix
-        self.keys = {name: name + suffix for name in ("states", "gates", "d_state", "delta")}
-        size, self.n_gates, self.n_states = dtype.itemsize, len(cell.gates), len(cell.states)
-        self.Hp = tile.padded(H, size)
-        self.vectors = cell.blocks * self.Hp // lanes_of(size)
-        self.s_rs = tile.row_stride(self.n_states * self.Hp, size)
-        self.g_rs = tile.row_stride(len(cell.stored) * self.Hp, size)
-        self.d_rs = tile.row_stride(cell.blocks * self.Hp, size)
-        self.state_size = self.n_states * H
-        # W_ih feeds the first n_gates blocks of a row and W_hh the last ones; a product reads so many numbers of them
-        self.reach = (self.n_gates - 1) * self.Hp + H
-        self.h_first = cell.blocks - self.n_gates
-        self.x_order = [cell.gates.index(gate) for gate in cell.x_blocks]
-        self.h_order = [cell.gates.index(gate) for gate in cell.h_blocks]
+    def __init__(self, *args: Any, reverse: bool = False) -> None:
+        super().__init__(*args)
+        self.reverse = reverse
 
-    def shapes(self, bias: bool) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the parameters."""
-        G = self.n_gates * self.H
-        shapes: dict[str, tuple[int, ...]] = {self.weight_ih: (G, self.D), self.weight_hh: (G, self.H)}
-        return shapes | ({self.bias_ih: (G,), self.bias_hh: (G,)} if bias else {})
+    stretch = 1
+    """State slots that a step takes."""
 
-    @cached_property
-    def _zero(self) -> Array:
-        return np.zeros(lanes_of(self.dtype.itemsize), self.dtype)
-
-    @cached_property
-    def _one(self) -> Array:
-        return np.ones(1, self.dtype)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
-
-    def _ordered(self, W: Array, order: list[int]) -> Array:
-        """A weight matrix with its gates in the order of the blocks, flat; itself where that is its own order."""
-        if order == sorted(order):
-            return W.reshape(-1)
-        return W.reshape(self.n_gates, -1)[order].reshape(-1)
-
-    def pack(self, W: Array, order: list[int], name: str, buffers: Buffers) -> Array:
-        """Panels of a weight matrix (G, J) for ``x @ W^T``."""
-        J = W.shape[1]
-        P = buffers.take(name, self.n_gates * self.Hp * J, self.dtype)
-        tile.pack(self._ordered(W, order), self.n_gates, self.H, J, P)
-        return P
-
-    def pack_back(self, W: Array, order: list[int], name: str, buffers: Buffers) -> Array:
-        """Panels of a weight matrix (G, J) for ``delta @ W``."""
-        J = W.shape[1]
-        P = buffers.take(name, tile.padded(J, self.dtype.itemsize) * self.reach, self.dtype)
-        tile.pack_back(self._ordered(W, order), self.n_gates, self.H, J, P)
-        return P
-
-    def pack_bias(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
-        """The bias of every block, padded; zeros without bias."""
-        blocks = self.cell.blocks
-        bias = buffers.take("bias", blocks * self.Hp, self.dtype)
-        b_ih = params.get(self.bias_ih)
-        if b_ih is None:
-            bias[:] = 0
-            return bias
-        b_hh = params[self.bias_hh]
-        if blocks > self.n_gates:
-            b_ih = np.append(self._ordered(b_ih, self.x_order), np.zeros(self.h_first * self.H, self.dtype))
-            b_hh = np.append(np.zeros(self.h_first * self.H, self.dtype), self._ordered(b_hh, self.h_order))
-        tile.pack_bias(b_ih, b_hh, blocks, self.H, bias)
-        return bias
-
-    def place_state(self, rows: Array, state: Array | None) -> None:
-        """Write states (B, n_states, H), or zeros, to padded flat rows."""
+    def start(self, params: Mapping[str, Array], schedule: Schedule, state: Array | None, rows: Array) -> None:
+        """Write the initial states: the caller's where a row carries on, else the learned ones, or zeros."""
         rows[:] = 0
+        view = self.state_view(rows, schedule.B)
+        for i, name in enumerate(self.initial):
+            if name in params:
+                view[:, i, : self.state_sizes[i]] = params[name]
         if state is not None:
-            self.state_view(rows, len(state))[...] = state
+            view[schedule.carried] = state[schedule.sequence[schedule.carried]]
 
-    def state_view(self, rows: Array, n: int) -> Array:
-        """``n`` padded state rows as an array (n, n_states, H): a view."""
-        step = self.dtype.itemsize
-        shape, strides = (n, self.n_states, self.H), (self.s_rs * step, self.Hp * step, step)
-        return np.ndarray(shape, self.dtype, rows, 0, strides)
-
-    def gate_views(self, record: Record) -> dict[str, Array]:
-        """What the cell stored, by name: read-only views (T, B, H)."""
-        rows = record.gates.reshape(record.T, record.B, self.g_rs) if self.cell.stored else record.gates
-        views = {}
-        for i, name in enumerate(self.cell.stored):
-            views[name] = rows[:, :, i * self.Hp : i * self.Hp + self.H]
-            views[name].flags.writeable = False
-        return views
+    def _input(self, schedule: Schedule, x: Rows, buffers: Buffers) -> Rows:
+        """Inputs in kernel order; as they are where that is the caller's."""
+        if schedule.outer is None:
+            return x
+        n = schedule.T * schedule.B
+        flat = buffers.take("x" + self.suffix, n * self.D, self.dtype)
+        schedule.gather(x.view(self.D), flat.reshape(n, self.D))
+        return Rows(flat, self.D, n)
 
     def forward(
-        self, params: Mapping[str, Array], x: Array, x_rs: int, T: int, B: int, state: Array | None, keep: bool,
-        out: Array, buffers: Buffers,
+        self, params: Mapping[str, Array], schedule: Schedule, x: Rows, state: Array | None, keep: bool,
+        out: Rows | None, buffers: Buffers, kept: Array | None = None,
     ) -> Record:  # fmt: skip
-        """Run the cell from ``state`` (B, n_states, H), or from zeros.
+        """Run the cell over the caller's rows of x.
 
-        With ``keep`` all states and gates stay in ``buffers``; else only the last, and ``out`` (T * B * H, flat)
-        receives the outputs.
+        Parameters
+        ----------
+        state : ndarray, shape (outer_B, n_states, H), or None
+            Initial state; the learned one, or zero, if None.
+        keep : bool
+            Whether all states and gates stay in ``buffers``; else only the last.
+        out : Rows or None
+            Receives the outputs (outer_T * outer_B, R), at the valid steps.
+        kept : ndarray, shape (outer_T * outer_B, n_states, H), or None
+            For a direction with zoneout in training: see there.
 
         Raises
         ------
         NonFiniteError
             Naming the first step and sample.
         """
-        slots = T + 1 if keep else 2
-        states = buffers.take(self.keys["states"], slots * B * self.s_rs, self.dtype)
-        gates = buffers.take(self.keys["gates"], (T if keep else 1) * B * self.g_rs, self.dtype)
-        self.place_state(states[: B * self.s_rs], state)
-        record = Record(T, B, x, x_rs, states, gates, slots, self.layout)
-        if T * B == 0:
-            return record
-        P_ih = self.pack(params[self.weight_ih], self.x_order, "P_ih", scratch())
-        P_hh = self.pack(params[self.weight_hh], self.h_order, "P_hh", scratch())
-        bias = self.pack_bias(params, scratch())
+        T, B, suffix = schedule.T, schedule.B, self.suffix
+        slots = self.stretch * T + 1 if keep or self.stretch > 1 else 2
+        states = buffers.take("states" + suffix, slots * B * self.s_rs, self.dtype)
+        gates = buffers.take("gates" + suffix, (T if slots > 2 else 1) * B * self.g_rs, self.dtype)
+        self.start(params, schedule, state, states[: B * self.s_rs])
+        record = Record(schedule, self._input(schedule, x, buffers), states, gates, slots, state is not None, kept)
+        if T * B:
+            panels = self.pack_input(params, scratch()), self.pack_state(params, scratch())
+            self._run(params, record, *panels, self.pack_bias(params, scratch()), out)
+        return record
+
+    def _run(
+        self, params: Mapping[str, Array], record: Record, P_ih: Array, P_hh: Array, bias: Array, out: Rows | None
+    ) -> None:
+        """The forward kernel over all slabs."""
+        schedule, x = record.schedule, record.x
+        T, B = schedule.T, schedule.B
+        rows, o_rs = (self._nothing, 0) if out is None else (out.flat, out.stride)
+        if out is not None and schedule.outer is not None:
+            rows, o_rs = scratch().take("out", T * B * self.R, self.dtype), self.R
 
         def work(b0: int, b1: int) -> int:
             status: int = self.cell.forward(
-                self.code, x, x_rs, P_ih, P_hh, bias, states, self.s_rs, gates, self.g_rs, out,
-                self.D, self.H, B, slots, 0, T, b0, b1,
+                self.code, x.flat, x.stride, P_ih, P_hh, bias, record.states, self.s_rs, record.gates, self.g_rs,
+                rows, o_rs, self.D, self.H, self.R, B, record.slots, schedule.active, 0, T, b0, b1,
             )  # fmt: skip
             return status
 
-        ranges = parallel.slabs(B, ROWS, self._flops(T * B, self.D + self.H))
-        self._raise_if_failed(params, record, ranges, parallel.run(work, ranges))
-        return record
+        ranges = self._slabs(schedule, ROWS, self._flops(schedule.n_valid, self.D + self.R))
+        failed = [(t, *r) for t, r in zip(parallel.run(work, ranges), ranges, strict=True) if t >= 0]
+        if failed:
+            raise self._failure(params, record, *min(failed))
+        if out is not None and schedule.outer is not None:
+            schedule.scatter(rows.reshape(T * B, self.R), out.view(self.R))
+
+    @property
+    def _nothing(self) -> Array:
+        return self._zero[:0]
 
     def _flops(self, rows: int, k: int) -> float:
         return 2.0 * rows * k * self.H * self.n_gates
 
-    def _raise_if_failed(
-        self, params: Mapping[str, Array], record: Record, ranges: list[tuple[int, int]], statuses: list[int]
-    ) -> None:
-        """Turn the earliest failing status of all slabs into an exception that names step and sample."""
-        failed = [(t, b0, b1) for t, (b0, b1) in zip(statuses, ranges, strict=True) if t >= 0]
-        if not failed:
-            return
-        t, b0, b1 = min(failed)
-        slot = (t + 1) % record.slots * record.B
-        rows = self.state_view(record.states[(slot + b0) * self.s_rs :], b1 - b0)
-        bad = np.argwhere(~np.isfinite(rows))
-        sample, part = b0 + int(bad[0, 0]), self.cell.states[int(bad[0, 1])]
+    def _slabs(self, schedule: Schedule, unit: int, flops: float) -> list[tuple[int, int]]:
+        """Rows for each thread, of about as many steps together."""
+        return parallel.slabs(schedule.B, unit, flops, None if schedule.inner is None else schedule.lengths)
+
+    def _failure(self, params: Mapping[str, Array], record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
+        """The exception for a kernel that stopped at step t of the rows b0 .. b1: it names the caller's step and sample."""
+        schedule = record.schedule
+        n = min(b1, int(schedule.active[t])) - b0
+        # the kernel wrote the slot after the one of step t
+        slot = (self.stretch * t + 1) % record.slots * schedule.B
+        view = self.state_view(record.states[(slot + b0) * self.s_rs :], n)
+        b, i = next(
+            (int(b), i) for i, size in enumerate(self.state_sizes) for b in np.flatnonzero(_broken(view[:, i, :size]))
+        )
+        step, sample = schedule.caller_place(t, b0 + b)
         broken = [name for name, p in params.items() if not np.isfinite(p).all()]
         cause = (
             f"{broken[0]} holds numbers that are not finite: load weights that are"
             if broken
             else "the weights or inputs are too large: scale weight_hh down, or clip gradients while training"
         )
-        raise NonFiniteError(
-            f"{self.label}: the state {part} must stay finite, but stopped being so at step {t} of sample {sample}; "
-            f"{cause}",
-            what="state", layer=self.label, gate=part, step=t, sample=sample,
+        return NonFiniteError(
+            f"{self.label}: the state {self.cell.states[i]} must stay finite, but stopped being so at step {step} of "
+            f"sample {sample}; {cause}",
+            what="state", layer=self.label, gate=self.cell.states[i], step=step, sample=sample,
         )  # fmt: skip
 
+    def settle(self, record: Record, slot: int, out: Array) -> None:
+        """What a stepper still does after the kernel, here nothing: see :class:`ZonedDirection`."""
+
     def last_state(self, record: Record) -> Array:
-        """The final state (B, n_states, H), a copy."""
-        at = record.T % record.slots * record.B * self.s_rs
-        return self.state_view(record.states[at:], record.B).copy()
+        """The final state (outer_B, n_states, H) of every sequence, a copy."""
+        final, schedule = record.schedule.final, record.schedule
+        slot = self.stretch * schedule.lengths[final] % record.slots
+        return self.state_view(record.states, record.slots * schedule.B)[slot * schedule.B + final]
 
     def backward(
-        self,
-        params: Mapping[str, Array],
-        record: Record,
-        d_output: Array,
-        y_rs: int,
-        d_state: Array | None,
+        self, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None,
         buffers: Buffers,
-    ) -> tuple[Array, Array, Array]:
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
         """Sweep back through the whole record.
 
         Parameters
         ----------
-        d_output : ndarray, flat
-            Rows t * B + b, ``y_rs`` apart, or empty.
-        d_state : ndarray, shape (B, n_states, H), or None
+        d_output : Rows or None
+            ``dL/d output`` (outer_T * outer_B, R) in the caller's order; None for zero.
+        d_state : ndarray, shape (outer_B, n_states, H), or None
             Gradient of the final state; None for zero.
 
         Returns
         -------
         delta : ndarray, flat
-            Pre-activation gradients, T * B rows.
+            Pre-activation gradients, T * B rows in kernel order, of which only the valid ones mean something.
         d_initial : ndarray, shape (B, n_states, H)
-            Gradient of the initial state.
-        norms : ndarray, shape (T, B, n_states), float64
-            ``|dL/ds_{t+1}|``, all that flows into each state after step t. Squares are added up in float64, so that
-            norms below 1e-154 or above 1e154 come out as 0 or inf.
+            Gradient of the initial state of every row.
+        squares : ndarray, shape (T, B, n_states), float64
+            ``|dL/ds_{t+1}|^2`` in kernel order, likewise.
         """
-        T, B = record.T, record.B
-        rows = buffers.take(self.keys["d_state"], B * self.s_rs, self.dtype)
-        self.place_state(rows, d_state)
-        delta = buffers.take(self.keys["delta"], T * B * self.d_rs, self.dtype)
+        schedule = record.schedule
+        T, B = schedule.T, schedule.B
+        rows = buffers.take("d_state" + self.suffix, B * self.s_rs, self.dtype)
+        rows[:] = 0
+        view = self.state_view(rows, B)
+        if d_state is not None:
+            view[schedule.final] = d_state
+        delta = buffers.take("delta" + self.suffix, T * B * self.d_rs, self.dtype)
         squares = np.empty(T * B * self.n_states)
         if T * B:
-            P_back = self.pack_back(params[self.weight_hh], self.h_order, "P_back", scratch())
-            self.sweep(record, d_output, y_rs, P_back, delta, rows, squares, 1, True, 0, T)
-        return delta, self.state_view(rows, B).copy(), np.sqrt(squares).reshape(T, B, self.n_states)
+            dY, y_rs = self._output_gradient(schedule, d_output)
+            P_back = self.pack_state_back(params, scratch())
+            self.sweep(record, dY, y_rs, P_back, delta, rows, squares, 1, True, 0, T)
+        return delta, view.copy(), squares.reshape(T, B, self.n_states)
+
+    def _output_gradient(self, schedule: Schedule, d_output: Rows | None) -> tuple[Array, int]:
+        """``dL/d output`` in kernel order, and how far apart its rows are."""
+        if d_output is None:
+            return self._nothing, 0
+        if schedule.outer is None:
+            return d_output.flat, d_output.stride
+        n = schedule.T * schedule.B
+        rows = scratch().take("dY", n * self.R, self.dtype)
+        schedule.gather(d_output.view(self.R), rows.reshape(n, self.R))
+        return rows, self.R
 
     def sweep(
         self, record: Record, d_output: Array, y_rs: int, P_back: Array, delta: Array, d_state: Array, squares: Array,
         K: int, keep: bool, t0: int, t1: int,
     ) -> None:  # fmt: skip
         """The backward kernel over all slabs; see :class:`elman.cells.Cell` for the arrays."""
+        schedule = record.schedule
 
         def work(b0: int, b1: int) -> None:
             self.cell.backward(
                 self.code, d_output, y_rs, P_back, self._zero, record.states, self.s_rs, record.gates, self.g_rs,
-                delta, self.d_rs, d_state, squares, self.H, record.B, K, int(keep), t0, t1, b0, b1,
+                delta, self.d_rs, d_state, squares, self.H, self.R, schedule.B, K, int(keep), schedule.active,
+                t0, t1, b0, b1,
             )  # fmt: skip
 
-        flops = self._flops((t1 - t0) * record.B * K, self.H)
-        parallel.run(work, parallel.slabs(record.B, max(1, ROWS // K), flops))
+        flops = self._flops((t1 - t0) * schedule.B * K, self.R)
+        parallel.run(work, self._slabs(schedule, max(1, ROWS // K), flops))
 
-    def tangent(self, record: Record, P_hh: Array, V: Array, squares: Array, K: int, t0: int, t1: int) -> None:
-        """The tangent kernel over all slabs."""
-        rows = record.B * K * self.d_rs if self.cell.stored else 0
-        blocks = scratch().take("blocks", rows, self.dtype)
+    def tangent(
+        self, record: Record, P_hh: Array, init: Array | None, V: Array, squares: Array, K: int, t0: int, t1: int
+    ) -> None:
+        """The tangent kernel over all slabs; the sums start from rows ``init``, or from zero."""
+        B = record.schedule.B
+        blocks = scratch().take("blocks", B * K * self.d_rs if self.cell.stored else 0, self.dtype)
+        start, i_rs = (self._zero, 0) if init is None else (init, self.d_rs)
 
         def work(b0: int, b1: int) -> None:
             self.cell.tangent(
-                self.code, P_hh, self._zero, record.states, self.s_rs, record.gates, self.g_rs, blocks, self.d_rs,
-                V, self.s_rs, squares, self.H, record.B, K, t0, t1, b0, b1,
+                self.code, P_hh, start, i_rs, record.states, self.s_rs, record.gates, self.g_rs, blocks, self.d_rs,
+                V, self.s_rs, squares, self.H, self.R, B, K, t0, t1, b0, b1,
             )  # fmt: skip
 
-        flops = self._flops((t1 - t0) * record.B * K, self.H)
-        parallel.run(work, parallel.slabs(record.B, max(1, ROWS // K), flops))
+        flops = self._flops((t1 - t0) * B * K, self.R)
+        parallel.run(work, parallel.slabs(B, max(1, ROWS // K), flops))
 
-    def gradients(self, record: Record, delta: Array, out: Mapping[str, Array]) -> None:
-        """Write the weight gradients to the views ``out``: sums over T * B rows in one order; threads share columns."""
-        T, B, D, H = record.T, record.B, self.D, self.H
-        dW = scratch().take("dW", (1 + D + H) * self.d_rs, self.dtype)
+    def read(self, record: Record) -> Array:
+        """The states that the steps read, flat: at least T * B rows."""
+        return record.states
+
+    def jacobian(self, record: Record, weights: Array, t: int, b: int) -> Array:
+        """One step's Jacobian (S, S); ``weights`` is W_hh, flat, then W_hr."""
+        J = np.empty((self.state_size, self.state_size), self.dtype)
+        self.cell.jacobian(
+            self.code, weights, record.states, self.s_rs, record.gates, self.g_rs, self.H, self.R, record.schedule.B,
+            t, b, J.reshape(-1),
+        )  # fmt: skip
+        return J
+
+    def gradients(self, record: Record, delta: Array, d_initial: Array, out: Mapping[str, Array]) -> None:
+        """Write the weight gradients to the views ``out``: sums over valid rows in one order; threads share columns."""
+        schedule, D, H, R = record.schedule, self.D, self.H, self.R
+        height = 1 + D + R + self.cell.projects * H
+        dW = scratch().take("dW", height * self.d_rs, self.dtype)
         dW[:] = 0
         U = self.Hp // lanes_of(self.dtype.itemsize)
         x1, h0 = self.n_gates * U, self.h_first * U
+        x, x_rs = record.x.flat, record.x.stride
+        if schedule.inner is not None:
+            x, x_rs = schedule.compact(record.x.view(D)).reshape(-1), D
+        states, gates, delta = (
+            self._compact(schedule, rows, stride)
+            for rows, stride in ((self.read(record), self.s_rs), (record.gates, self.g_rs), (delta, self.d_rs))
+        )
 
         def work(v0: int, v1: int) -> None:
             self.cell.gradients(
-                record.x, record.x_rs, record.states, self.s_rs, delta, self.d_rs, self._one, D, H, x1, h0, 0, T * B,
-                v0, v1, dW, self.d_rs,
+                x, x_rs, states, self.s_rs, gates, self.g_rs, delta, self.d_rs, self._one, D, H, R, x1, h0,
+                0, schedule.n_valid, v0, v1, dW, self.d_rs,
             )  # fmt: skip
 
-        if T * B:
-            parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, self._flops(T * B, D + H)))
-        gates, blocks = self.n_gates, self.cell.blocks
-        rows = dW.reshape(1 + D + H, self.d_rs)[:, : blocks * self.Hp].reshape(1 + D + H, blocks, self.Hp)[:, :, :H]
-        of_x, of_h = rows[:, :gates], rows[:, self.h_first :]
+        if schedule.n_valid:
+            parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, self._flops(schedule.n_valid, D + R)))
+        self._unpack_gradients(dW.reshape(height, self.d_rs)[:, : self.vectors * lanes_of(self.dtype.itemsize)], out)
+        restarted = d_initial if not record.given else d_initial[~schedule.carried]
+        for i, (name, size) in enumerate(zip(self.initial, self.state_sizes, strict=True)):
+            if name in out:
+                out[name][...] = restarted[:, i, :size].sum(axis=0)
+
+    @staticmethod
+    def _compact(schedule: Schedule, rows: Array, stride: int) -> Array:
+        """The valid ones of flat rows, flat."""
+        n = schedule.T * schedule.B
+        if schedule.inner is None or not stride:
+            return rows
+        return schedule.compact(rows[: n * stride].reshape(n, stride)).reshape(-1)
+
+    def _unpack_gradients(self, dW: Array, out: Mapping[str, Array]) -> None:
+        """From rows [1, x, h] of padded blocks to the parameters' own shapes and order of gates."""
+        D, H, R, gates, blocks = self.D, self.H, self.R, self.n_gates, self.cell.blocks
+        rows = dW.reshape(len(dW), -1, self.Hp)[:, :, :H]
+        of_x, of_h = rows[:, :gates], rows[: 1 + D + R, self.h_first : blocks]
         out[self.weight_ih].reshape(gates, H, D)[self.x_order] = of_x[1 : 1 + D].transpose(1, 2, 0)
-        out[self.weight_hh].reshape(gates, H, H)[self.h_order] = of_h[1 + D :].transpose(1, 2, 0)
+        out[self.weight_hh].reshape(gates, H, R)[self.h_order] = of_h[1 + D :].transpose(1, 2, 0)
         if self.bias_ih in out:
             out[self.bias_ih].reshape(gates, H)[self.x_order] = of_x[0]
             out[self.bias_hh].reshape(gates, H)[self.h_order] = of_h[0]
+        if self.cell.projects:
+            out[self.weight_hr][...] = rows[1 + D + R :, blocks, :R].T
 
-    def input_gradient(self, params: Mapping[str, Array], record: Record, delta: Array) -> Array:
-        """``dL/dx`` as an array (T, B, D)."""
-        T, B, D = record.T, record.B, self.D
-        Dp = tile.padded(D, self.dtype.itemsize)
-        dX = scratch().take("dX", T * B * Dp, self.dtype)
+    def input_rows(self, params: Mapping[str, Array], delta: Array, n: int) -> Array:
+        """``delta @ W_ih`` for n rows: an array (n, D), a view of scratch memory."""
+        Dp = tile.padded(self.D, self.dtype.itemsize)
+        dX = scratch().take("dX", n * Dp, self.dtype)
         if dX.size:
-            P = self.pack_back(params[self.weight_ih], self.x_order, "P_back", scratch())
+            P = self.pack_input_back(params, scratch())
             vectors = Dp // lanes_of(self.dtype.itemsize)
             zeros = scratch().take("dX_start", Dp, self.dtype)
             zeros[:] = 0
-            ranges = parallel.slabs(T * B, ROWS, self._flops(T * B, D))
             parallel.run(
-                lambda n0, n1: tile.affine(delta, self.d_rs, P, self.reach, vectors, zeros, dX, Dp, n0, n1), ranges
+                lambda n0, n1: tile.affine(delta, self.d_rs, P, self.reach, vectors, zeros, dX, Dp, n0, n1),
+                parallel.slabs(n, ROWS, self._flops(n, self.D)),
             )
-        return dX.reshape(T, B, Dp)[:, :, :D].copy()
+        return dX.reshape(n, Dp)[:, : self.D]
+
+    def input_gradient(
+        self, params: Mapping[str, Array], record: Record, delta: Array, out: Array, add: bool
+    ) -> None:
+        """Write ``dL/dx`` at the valid steps to ``out`` (outer_T * outer_B, D), or add it to what stands there."""
+        schedule = record.schedule
+        valid = self.input_rows(params, self._compact(schedule, delta, self.d_rs), schedule.n_valid)
+        if add:
+            valid += out if schedule.outer is None else out[schedule.outer]
+        schedule.place(valid, out)
+
+    def initial_gradient(self, record: Record, d_initial: Array) -> Array:
+        """The gradient (outer_B, n_states, H) of the state that the caller handed over, from that of every row's."""
+        schedule = record.schedule
+        out = np.zeros((schedule.outer_B, *d_initial.shape[1:]), self.dtype)
+        out[schedule.sequence[schedule.carried]] = d_initial[schedule.carried]
+        return out
+
+    def outer_norms(self, record: Record, squares: Array) -> Array:
+        """Square roots (outer_T, outer_B, n_states), in the caller's order, 0 in the padding."""
+        schedule = record.schedule
+        out = np.zeros((schedule.outer_T * schedule.outer_B, self.n_states))
+        schedule.scatter(squares.reshape(-1, self.n_states), out)
+        return np.sqrt(out, out=out).reshape(schedule.outer_T, schedule.outer_B, self.n_states)
+
+    def outer_gates(self, record: Record, i: int) -> Array:
+        """The i-th stored block (outer_T, outer_B, H) in the caller's order, 0 in the padding; read-only."""
+        schedule = record.schedule
+        n = schedule.T * schedule.B
+        rows = record.gates[: n * self.g_rs].reshape(n, self.g_rs)[:, i * self.Hp : i * self.Hp + self.H]
+        if schedule.outer is None:
+            return _read_only(rows.reshape(schedule.outer_T, schedule.outer_B, self.H))
+        out = np.zeros((schedule.outer_T * schedule.outer_B, self.H), self.dtype)
+        schedule.scatter(rows, out)
+        return _read_only(out.reshape(schedule.outer_T, schedule.outer_B, self.H))
+
+    def outer_states(self, record: Record, i: int) -> Array:
+        """The i-th state (outer_T + 1, outer_B, size) in the caller's order, read-only.
+
+        Read forwards, entry 0 is the initial state and entry t + 1 the state after step t. Read backwards, entry t is
+        the state after step t and the last entry the initial one. In the padding it is 0.
+        """
+        schedule, size = record.schedule, self.state_sizes[i]
+        T, B = schedule.outer_T, schedule.outer_B
+        rows = self.state_slots(record)[:, :, i, :size]
+        if schedule.outer is None:
+            return _read_only(rows)
+        out = np.zeros((T + 1, B, size), self.dtype)
+        first = 0 if self.reverse else 1
+        after = rows[1:].reshape(schedule.T * schedule.B, size)
+        schedule.scatter(after, out[first : first + T].reshape(T * B, size))
+        begun = schedule.carried
+        at = schedule.stops_at if self.reverse else np.zeros(B, np.intp)
+        out[at[schedule.sequence[begun]], schedule.sequence[begun]] = rows[0, begun]
+        return _read_only(out)
+
+    def state_slots(self, record: Record) -> Array:
+        """The state before the first step and after each, in kernel order: a view (T + 1, B, n_states, H)."""
+        step, schedule = self.dtype.itemsize, record.schedule
+        shape = (schedule.T + 1, schedule.B, self.n_states, self.H)
+        strides = (self.stretch * schedule.B * self.s_rs * step, self.s_rs * step, self.Hp * step, step)
+        return np.ndarray(shape, self.dtype, record.states, 0, strides)
+
+
+def _read_only(view: Array) -> Array:
+    view.flags.writeable = False
+    return view
+
+
+def _broken(rows: Array) -> NDArray[np.bool_]:
+    """Which rows (n, size) hold something not finite."""
+    return ~np.isfinite(rows).all(axis=1)

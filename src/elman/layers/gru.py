@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from ..cells import GRU as CELL
-from .axes import refuse_unsupported
+from ..cells import GRU_RESET_BEFORE
 from .initializers import Initializer
 from .recurrent import Recurrent
 
@@ -15,23 +15,36 @@ from .recurrent import Recurrent
 class GRU(Recurrent):
     r"""A layer of gated recurrent units: :math:`h_t = (1 - z) n + z h_{t-1}`.
 
-    Called as :class:`elman.RNN`. The reset gate acts after the product, as in PyTorch and Keras 3:
-    :math:`n = \tanh(W_{in} x + b_{in} + r (W_{hn} h + b_{hn}))`.
+    Called as :class:`elman.RNN`. The reset gate acts after the product, as in PyTorch and Keras 3,
+    :math:`n = \tanh(W_{in} x + b_{in} + r (W_{hn} h + b_{hn}))`, or before it, as in the original paper.
 
     Parameters
     ----------
     input_size, hidden_size : int
         Numbers D in each step's input, units H.
-    num_layers : int
-        1 in this version.
+    num_layers : int, default 1
+        Layers one upon the other; each reads the output of the one below.
     bias : bool, default True
         Whether the layer has ``bias_ih_l0`` and ``bias_hh_l0``. They do not merge into one: r acts on the second alone.
     batch_first : bool, default False
-        Whether x and output have the axes (B, T, .) instead of (T, B, .).
-    dropout, bidirectional
-        0 and False in this version.
-    reset_after : bool
-        True in this version; the original paper resets before the product, which no choice of weights can imitate.
+        Whether x and output have the axes (B, T, .) instead of (T, B, .). States are (layers * directions, B, .) in any
+        case.
+    dropout : float, default 0
+        Share of the numbers between layers that a training pass sets to 0; the others are divided by what is kept.
+    bidirectional : bool, default False
+        Whether each layer also reads its input backwards, with parameters of its own (suffix ``_reverse``).
+    recurrent_dropout : float, default 0
+        Share of the units whose recurrent connections a training pass cuts: one draw for all steps and all sequences of
+        the pass, as columns of ``weight_hh`` (Gal and Ghahramani, NeurIPS 2016, arXiv:1512.05287; shared by the batch
+        as in Merity, Keskar, Socher, ICLR 2018, arXiv:1708.02182, so that the kernels run as fast as without).
+    zoneout : float or tuple of float, default 0
+        Share of each state that a training pass keeps from the step before, drawn for each unit and step (Krueger et
+        al., ICLR 2017, arXiv:1606.01305); an evaluation takes the mean. A tuple has one number a state.
+    learn_initial_state : bool, default False
+        Whether the state that a sequence starts from, where none is given, is learned: parameters ``h0_l0`` (H,), ...
+    reset_after : bool, default True
+        False for :math:`n = \tanh(W_{in} x + b_{in} + W_{hn} (r h) + b_{hn})`, as in the original paper and by default
+        in ONNX. No choice of weights makes one form imitate the other.
     dtype : {"float64", "float32"}
         Type of parameters, states and gradients.
     weight_ih_init, weight_hh_init, bias_init : str or callable
@@ -44,7 +57,8 @@ class GRU(Recurrent):
     GATES : tuple of str
         Order of the gates in the weights: r, z, n, as in PyTorch; Keras has z, r, n.
     params : mapping
-        ``weight_ih_l0`` (3H, D), ``weight_hh_l0`` (3H, H), ``bias_ih_l0`` (3H,), ``bias_hh_l0`` (3H,): live views.
+        ``weight_ih_l0`` (3H, D), ``weight_hh_l0`` (3H, H), ``bias_ih_l0`` (3H,), ``bias_hh_l0`` (3H,), and so on for
+        every layer and backward direction: live views.
 
     Raises
     ------
@@ -68,6 +82,9 @@ class GRU(Recurrent):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | tuple[float, ...] = 0.0,
+        learn_initial_state: bool = False,
         reset_after: bool = True,
         dtype: DTypeLike = "float64",
         weight_ih_init: str | Initializer = "glorot",
@@ -75,14 +92,11 @@ class GRU(Recurrent):
         bias_init: str | Initializer = "zeros",
         rng: Any = None,
     ) -> None:
-        refuse_unsupported(num_layers=num_layers, dropout=dropout, bidirectional=bidirectional, reset_after=reset_after)
+        self.reset_after = bool(reset_after)
+        cell = CELL if reset_after else GRU_RESET_BEFORE
         super().__init__(
-            CELL, CELL.variants[0], input_size, hidden_size, bias=bias, batch_first=batch_first, dtype=dtype,
-            weight_ih=weight_ih_init, weight_hh=weight_hh_init, bias_init=bias_init, rng=rng,
+            cell, cell.variants[0], input_size, hidden_size, num_layers, bias=bias, batch_first=batch_first, dropout=dropout,
+            bidirectional=bidirectional, recurrent_dropout=recurrent_dropout, zoneout=zoneout,
+            learn_initial_state=learn_initial_state, dtype=dtype, weight_ih=weight_ih_init, weight_hh=weight_hh_init,
+            bias_init=bias_init, rng=rng,
         )  # fmt: skip
-
-    def __repr__(self) -> str:
-        return (
-            f"GRU({self.input_size}, {self.hidden_size}, bias={self.bias}, batch_first={self.batch_first}, "
-            f"dtype={self.dtype.name!r})"
-        )

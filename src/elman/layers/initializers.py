@@ -7,7 +7,7 @@ Glorot, Y. Bengio, AISTATS 2010).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -143,3 +143,35 @@ def by_name(initializer: str | Initializer, name: str) -> Initializer:
             f"or one of {', '.join(map(repr, NAMED))}; got {initializer!r}"
         )
     return NAMED[initializer]
+
+
+def fill(
+    parameters: Mapping[str, Array], gates: int, weight_ih: str | Initializer, weight_hh: str | Initializer,
+    bias: str | Initializer, rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """Draw the parameters of a recurrent layer, each gate's block by itself; learned initial states stay as they are.
+
+    Raises
+    ------
+    ArgumentError
+        If an initialiser gives numbers of another shape, or not finite ones.
+    """
+    given = {
+        "weight_ih": (weight_ih, "weight_ih_init", gates),
+        "weight_hh": (weight_hh, "weight_hh_init", gates),
+        "weight_hr": (weight_ih, "weight_ih_init", 1),
+        "bias": (bias, "bias_init", gates),
+    }
+    for name, view in parameters.items():
+        kind = "bias" if name.startswith("bias") else name[:9]
+        if kind not in given:
+            continue
+        initializer, argument, blocks = given[kind]
+        draw = by_name(initializer, argument)
+        for block in view.reshape(blocks, -1, *view.shape[1:]):
+            values = np.asarray(draw(block.shape, rng))
+            if values.shape != block.shape or not np.isfinite(values).all():
+                raise ArgumentError(
+                    f"{argument} must give finite numbers of shape {block.shape} for {name}, got shape {values.shape}"
+                )
+            block[...] = values

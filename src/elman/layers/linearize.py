@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError
 from ..linearization import ElementwiseFactors, Linearization
-from .buffers import Fresh
+from .affine import Affine, Rows
+from .buffers import Fresh, scratch
 from .direction import Direction, Record
 
 Array = NDArray[Any]
@@ -20,45 +21,105 @@ class LayerLinearization(Linearization):
     """A layer's Jacobians along the trajectories of a record; a snapshot of the weights.
 
     See :class:`elman.Linearization` for what it offers. The state is what one step carries to the next: ``h`` for the
-    Elman cell.
+    Elman cell, (h, c) for the LSTM; for a stack the states of all layers, one after the other. Within a step a layer
+    reads what the one below has just made, so a stack is pushed step by step, and a single layer a whole window at
+    once.
+
+    Parameters
+    ----------
+    directions : list of Direction
+        One a layer.
+    params : mapping of str to ndarray
+        Copied.
+    records : tuple of Record
+        Of a pass over sequences of one length.
     """
 
-    def __init__(self, direction: Direction, params: Mapping[str, Array], record: Record) -> None:
-        self._direction, self._record = direction, record
-        self._weight = params[direction.weight_hh].copy()
-        self._panels = direction.pack(self._weight, direction.h_order, "P_hh", Fresh())
-        self._back = direction.pack_back(self._weight, direction.h_order, "P_back", Fresh())
-        self.n_steps, self.n_sequences = record.T, record.B
-        self.state_size, self.dtype = direction.state_size, direction.dtype
+    def __init__(self, directions: list[Direction], params: Mapping[str, Array], records: tuple[Record, ...]) -> None:
+        self._directions, self._records = directions, records
+        self._params = {name: np.array(view) for name, view in params.items()}
+        self._panels = [d.pack_state(self._params, Fresh()) for d in directions]
+        self._back = [d.pack_state_back(self._params, Fresh()) for d in directions]
+        self.n_steps, self.n_sequences = records[0].schedule.T, records[0].schedule.B
+        self._ends = np.cumsum([d.state_size for d in directions]).tolist()
+        self.state_size, self.dtype = self._ends[-1], directions[0].dtype
+
+    def _parts(self, v: Array) -> list[Array]:
+        """State vectors (n * K, S) cut into those of each layer."""
+        return np.split(v.reshape(-1, self.state_size), self._ends[:-1], axis=1)
+
+    def _windows(self, t0: int, t1: int) -> list[tuple[int, int]]:
+        """What can be pushed at once."""
+        return [(t0, t1)] if len(self._directions) == 1 else [(t, t + 1) for t in range(t0, t1)]
 
     def _jvp(self, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
-        d, (n, K, S) = self._direction, v.shape
-        rows = np.zeros(2 * n * K * d.s_rs, self.dtype)
-        half = n * K * d.s_rs
-        d.place_state(rows[t0 % 2 * half :][:half], v.reshape(n * K, d.n_states, d.H))
-        squares = np.empty((t1 - t0) * n * K * d.n_states)
-        if squares.size:
-            d.tangent(self._record, self._panels, rows, squares, K, t0, t1)
+        n, K, _ = v.shape
+        squares = np.zeros((t1 - t0, n, K))
+        rings = []
+        for d, part in zip(self._directions, self._parts(v), strict=True):
+            ring = np.zeros((2, n * K * d.s_rs), self.dtype)
+            d.vector_in(part, ring[t0 % 2])
+            rings.append(ring)
+        for a, b in self._windows(t0, t1) if n * K else []:
+            below: Rows | None = None
+            for i, d in enumerate(self._directions):
+                own = np.empty((b - a, n, K, d.n_states))
+                init = None if below is None else self._input_tangent(i, below)
+                d.tangent(
+                    self._records[i], self._panels[i], init, rings[i].reshape(-1), own.reshape(-1), K, a, b
+                )  # fmt: skip
+                squares[a - t0 : b - t0] += own.sum(axis=3)
+                below = Rows(rings[i][b % 2], d.s_rs, n * K)
         if norms is not None:
-            norms[...] = np.sqrt(squares.reshape(*norms.shape, d.n_states).sum(axis=-1))
-        return d.state_view(rows[t1 % 2 * half :], n * K).reshape(n, K, S)
+            norms[...] = np.sqrt(squares)
+        out = [d.vector_out(ring[t1 % 2], n * K) for d, ring in zip(self._directions, rings, strict=True)]
+        return np.concatenate(out, axis=1).reshape(v.shape)
+
+    def _input_tangent(self, i: int, below: Rows) -> Array:
+        """What the tangents of the layer below add to the pre-activations of layer i: flat rows of its blocks."""
+        d = self._directions[i]
+        out = np.zeros((below.n, d.d_rs), self.dtype)
+        for block, gate in enumerate(d.x_order):
+            W = self._params[d.weight_ih][gate * d.H : (gate + 1) * d.H]
+            affine = Affine(d.D, d.H, self.dtype)
+            out[:, block * d.Hp : block * d.Hp + d.H] = affine.forward(W, None, below, "tangent", scratch()).view(d.H)
+        return out.reshape(-1)
 
     def _vjp(self, u: Array, t0: int, t1: int, norms: Array | None) -> Array:
-        d, (n, K, S) = self._direction, u.shape
-        rows = np.zeros(n * K * d.s_rs, self.dtype)
-        d.place_state(rows, u.reshape(n * K, d.n_states, d.H))
-        # the kernel indexes squares by t, but only the window's rows are wanted
-        squares = np.zeros((t1, n, K, d.n_states))
-        if t1 > t0 and n * K:
-            delta = np.empty(n * K * d.d_rs, self.dtype)
-            nothing = np.empty(0, self.dtype)
-            d.sweep(self._record, nothing, 0, self._back, delta, rows, squares.reshape(-1), K, False, t0, t1)
-        out = d.state_view(rows, n * K).reshape(n, K, S)
-        if norms is not None and t1 > t0:
-            # the kernel notes what enters each step; what leaves step t enters step t - 1
-            norms[:-1] = np.sqrt(squares[t0 : t1 - 1][::-1].sum(axis=-1))
-            norms[-1] = np.linalg.norm(out.astype(np.float64), axis=2)
-        return out
+        n, K, _ = u.shape
+        rows = []
+        for d, part in zip(self._directions, self._parts(u), strict=True):
+            flat = np.empty(n * K * d.s_rs, self.dtype)
+            d.vector_in(part, flat)
+            rows.append(flat)
+        # entry i is the norm of what reaches s[t1 - 1 - i]
+        squares = np.zeros((t1 - t0, n, K))
+        for a, b in reversed(self._windows(t0, t1)) if n * K else []:
+            above = np.empty(0, self.dtype), 0
+            for i in reversed(range(len(self._directions))):
+                d = self._directions[i]
+                own = np.zeros((b, n, K, d.n_states))  # the kernel indexes by t, but only the window's rows are wanted
+                delta = np.empty(n * K * d.d_rs, self.dtype)
+                dY, y_rs = self._at_step(above, a, n * K)
+                d.sweep(self._records[i], dY, y_rs, self._back[i], delta, rows[i], own.reshape(-1), K, False, a, b)
+                # the kernel notes what enters each step; what leaves step t enters step t - 1
+                squares[t1 - b : t1 - a - 1] += own[a : b - 1][::-1].sum(axis=3)
+                squares[t1 - a - 1] += np.square(rows[i].reshape(n, K, -1), dtype=np.float64).sum(axis=2)
+                if i:
+                    above = np.ascontiguousarray(d.input_rows(self._params, delta, n * K)).reshape(-1), d.D
+        if norms is not None:
+            norms[...] = np.sqrt(squares)
+        out = [d.vector_out(flat, n * K) for d, flat in zip(self._directions, rows, strict=True)]
+        return np.concatenate(out, axis=1).reshape(u.shape)
+
+    def _at_step(self, above: tuple[Array, int], t: int, n: int) -> tuple[Array, int]:
+        """Gradients of the output at step t alone, where the kernel expects them: after those of t earlier steps."""
+        flat, stride = above
+        if not flat.size:
+            return above
+        padded = np.empty((t + 1) * n * stride, self.dtype)
+        padded[t * n * stride :] = flat
+        return padded, stride
 
     def jacobian(self, t: int, sequence: int = 0) -> Array:
         """One step's Jacobian (S, S), rows are outputs; see :meth:`elman.Linearization.jacobian`."""
@@ -67,20 +128,20 @@ class LayerLinearization(Linearization):
                 f"the step must lie in 0 .. {self.n_steps - 1} and the sequence in 0 .. {self.n_sequences - 1}, "
                 f"got step {t}, sequence {sequence}"
             )
-        d, record = self._direction, self._record
-        J = np.empty((self.state_size, self.state_size), self.dtype)
-        d.cell.jacobian(
-            d.code, self._weight.reshape(-1), record.states, d.s_rs, record.gates, d.g_rs, d.H, record.B, t, sequence,
-            J.reshape(-1),
-        )  # fmt: skip
-        return J
+        if len(self._directions) > 1:
+            every = np.zeros((self.n_sequences, self.state_size, self.state_size), self.dtype)
+            every[sequence] = np.eye(self.state_size)
+            pushed: Array = self.jvp(every, t, t + 1)[sequence].T
+            return pushed
+        (d,), p = self._directions, self._params
+        weights = [p[name].reshape(-1) for name in (d.weight_hh, d.weight_hr) if name in p]
+        return d.jacobian(self._records[0], np.concatenate(weights), t, sequence)
 
     @property
     def factors(self) -> ElementwiseFactors | None:
-        """Slopes and recurrent matrix if the cell's Jacobian is their product."""
-        d, record = self._direction, self._record
-        if d.cell.factors is None or d.cell.max_slope is None:
+        """Slopes and recurrent matrix if the Jacobian is their product: for one layer of some cells."""
+        d, record = self._directions[0], self._records[0]
+        if len(self._directions) > 1 or d.stretch > 1 or d.cell.factors is None or d.cell.max_slope is None:
             return None
-        rows = d.state_view(record.states, (record.T + 1) * record.B)[record.B :, 0]
-        slopes = d.cell.factors(d.variant, rows).reshape(record.T, record.B, d.H)
-        return ElementwiseFactors(slopes, self._weight, d.cell.max_slope(d.variant))
+        slopes = d.cell.factors(d.variant, d.state_slots(record)[1:, :, 0])
+        return ElementwiseFactors(slopes, self._params[d.weight_hh], d.cell.max_slope(d.variant))

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..cells import LSTM as CELL
+from ..cells import LSTM_PROJECTED
 from ..errors import ArgumentError
-from .axes import refuse_unsupported
+from ..validation import size
 from .initializers import Initializer
 from .recurrent import Recurrent
 
@@ -23,19 +24,32 @@ class LSTM(Recurrent):
     ----------
     input_size, hidden_size : int
         Numbers D in each step's input, units H.
-    num_layers : int
-        1 in this version.
+    num_layers : int, default 1
+        Layers one upon the other; each reads the output of the one below.
     bias : bool, default True
         Whether the layer has ``bias_ih_l0`` and ``bias_hh_l0``.
     batch_first : bool, default False
-        Whether x and output have the axes (B, T, .) instead of (T, B, .).
-    dropout, bidirectional
-        0 and False in this version.
+        Whether x and output have the axes (B, T, .) instead of (T, B, .). States are (layers * directions, B, .) in any
+        case.
+    dropout : float, default 0
+        Share of the numbers between layers that a training pass sets to 0; the others are divided by what is kept.
+    bidirectional : bool, default False
+        Whether each layer also reads its input backwards, with parameters of its own (suffix ``_reverse``).
+    recurrent_dropout : float, default 0
+        Share of the units whose recurrent connections a training pass cuts: one draw for all steps and all sequences of
+        the pass, as columns of ``weight_hh`` (Gal and Ghahramani, NeurIPS 2016, arXiv:1512.05287; shared by the batch
+        as in Merity, Keskar, Socher, ICLR 2018, arXiv:1708.02182, so that the kernels run as fast as without).
+    zoneout : float or tuple of float, default 0
+        Share of each state that a training pass keeps from the step before, drawn for each unit and step (Krueger et
+        al., ICLR 2017, arXiv:1606.01305); an evaluation takes the mean. A tuple has one number a state.
+    learn_initial_state : bool, default False
+        Whether the state that a sequence starts from, where none is given, is learned: parameters ``h0_l0`` (H,), ...
     forget_bias : float, default 1.0
-        Added to the forget gate's part of ``bias_ih_l0``, and to no other bias: what the gate sees at the start. At 0,
+        Added to the forget gate's part of every ``bias_ih``, and to no other bias: what the gate sees at the start. At 0,
         half of c is lost at every step (Jozefowicz, Zaremba, Sutskever, ICML 2015).
-    proj_size : int
-        0 in this version.
+    proj_size : int, default 0
+        If above 0, the size R < H of the output ``h = W_hr (o tanh(c))``, which is also what the recurrent weights
+        read (Sak, Senior, Beaufays, Interspeech 2014).
     dtype : {"float64", "float32"}
         Type of parameters, states and gradients.
     weight_ih_init, weight_hh_init, bias_init : str or callable
@@ -48,7 +62,9 @@ class LSTM(Recurrent):
     GATES : tuple of str
         Order of the gates in the weights: i, f, g, o, as in PyTorch and Keras.
     params : mapping
-        ``weight_ih_l0`` (4H, D), ``weight_hh_l0`` (4H, H), ``bias_ih_l0`` (4H,), ``bias_hh_l0`` (4H,): live views.
+        ``weight_ih_l0`` (4H, D), ``weight_hh_l0`` (4H, H), ``bias_ih_l0`` (4H,), ``bias_hh_l0`` (4H,), and so on for
+        every layer and backward direction; with a projection to R numbers ``weight_hh_l0`` (4H, R) and ``weight_hr_l0``
+        (R, H): live views.
 
     Raises
     ------
@@ -72,6 +88,9 @@ class LSTM(Recurrent):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | tuple[float, ...] = 0.0,
+        learn_initial_state: bool = False,
         forget_bias: float = 1.0,
         proj_size: int = 0,
         dtype: DTypeLike = "float64",
@@ -80,18 +99,17 @@ class LSTM(Recurrent):
         bias_init: str | Initializer = "zeros",
         rng: Any = None,
     ) -> None:
-        refuse_unsupported(num_layers=num_layers, dropout=dropout, bidirectional=bidirectional, proj_size=proj_size)
+        self.proj_size = size(proj_size, "proj_size", least=0)
+        if proj_size and proj_size >= hidden_size:
+            raise ArgumentError(f"proj_size must be less than hidden_size = {hidden_size}, got {proj_size}")
         if not np.isfinite(forget_bias):
             raise ArgumentError(f"forget_bias must be a finite number, got {forget_bias!r}")
+        cell = LSTM_PROJECTED if proj_size else CELL
         super().__init__(
-            CELL, CELL.variants[0], input_size, hidden_size, bias=bias, batch_first=batch_first, dtype=dtype,
-            weight_ih=weight_ih_init, weight_hh=weight_hh_init, bias_init=bias_init, rng=rng,
+            cell, cell.variants[0], input_size, hidden_size, num_layers, bias=bias, batch_first=batch_first, dropout=dropout,
+            bidirectional=bidirectional, recurrent_dropout=recurrent_dropout, zoneout=zoneout,
+            learn_initial_state=learn_initial_state, proj_size=self.proj_size, dtype=dtype, weight_ih=weight_ih_init, weight_hh=weight_hh_init,
+            bias_init=bias_init, rng=rng,
         )  # fmt: skip
-        if self.bias:
-            self.params["bias_ih_l0"][self.hidden_size : 2 * self.hidden_size] += forget_bias
-
-    def __repr__(self) -> str:
-        return (
-            f"LSTM({self.input_size}, {self.hidden_size}, bias={self.bias}, batch_first={self.batch_first}, "
-            f"dtype={self.dtype.name!r})"
-        )
+        for d in self.stack.directions if self.bias else []:
+            self.params[d.bias_ih][self.hidden_size : 2 * self.hidden_size] += forget_bias

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
-from ..validation import matching
 from .affine import Rows
-from .axes import State
 from .buffers import Buffers, Fresh
 from .dense import Dense
 from .linearize import LayerLinearization
 from .losses import Loss, get_loss
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
+from .states import State
 from .trace import Gradients, Trace
 
 Array = NDArray[Any]
@@ -31,16 +30,16 @@ class NetworkTrace:
 
     Attributes
     ----------
-    output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q)
-        The readout after each step.
-    hn : ndarray, shape (1, B, H), or (1, H)
+    output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q); or list of ndarray
+        The readout after each step; 0 beyond a sequence's length.
+    hn : ndarray or tuple of ndarray
         The final state of the layer.
     layer : Trace
         The layer's own forward pass.
     """
 
-    output: Array
-    hn: Array
+    output: Any
+    hn: Any
     layer: Trace
     rows: tuple[Rows, ...]
     readout_layout: tuple[Any, ...]
@@ -51,10 +50,10 @@ class Network(Parameterised):
 
     Parameters
     ----------
-    layer : RNN
+    layer : RNN, LSTM or GRU
         The recurrent layer.
     readout : Readout or MLP
-        What turns its output (H) into the network's (Q).
+        What turns its output (``layer.output_size`` numbers, those of both directions together) into the network's (Q).
 
     Attributes
     ----------
@@ -77,9 +76,9 @@ class Network(Parameterised):
                 "a network is a recurrent layer and a readout, such as Network(RNN(3, 20), Readout(20, 1)); got "
                 f"{type(layer).__name__} and {type(readout).__name__}"
             )
-        if readout.input_size != layer.hidden_size:
+        if readout.input_size != layer.output_size:
             raise ShapeError(
-                f"the readout must read hidden_size = {layer.hidden_size} numbers, but was made for "
+                f"the readout must read layer.output_size = {layer.output_size} numbers, but was made for "
                 f"{readout.input_size}"
             )
         if readout.dtype != layer.dtype:
@@ -130,19 +129,21 @@ class Network(Parameterised):
         """The axis of x that counts steps."""
         return self.layer.time_axis
 
-    def __call__(self, x: ArrayLike, h0: State | None = None) -> tuple[Array, Array]:
-        """Run the network.
+    def __call__(
+        self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None
+    ) -> tuple[Any, Any]:
+        """Evaluate the network.
 
         Parameters
         ----------
-        x, h0
+        x, h0, lengths, reset
             As for the layer.
 
         Returns
         -------
-        output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q)
-            The readout after each step.
-        hn : ndarray, shape (1, B, H), or (1, H)
+        output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q); or list of ndarray
+            The readout after each step; 0 beyond a sequence's length.
+        hn : ndarray or tuple of ndarray
             The final state, to go on from.
 
         Raises
@@ -151,22 +152,33 @@ class Network(Parameterised):
             As for the layer.
         """
         self._check_parts()
-        hidden, hn = self.layer(x, h0)
-        return self.readout(hidden), hn
+        hidden, hn = self.layer(x, h0, lengths=lengths, reset=reset)
+        if isinstance(hidden, list):
+            return [self.readout(h) for h in hidden], hn
+        output = self.readout(hidden)
+        if lengths is not None:
+            batch = self.layer.batch(x, lengths)
+            batch.inside_out(output)[~batch.valid] = 0
+        return output, hn
 
-    def trace(self, x: ArrayLike, state: State | None = None, *, buffers: Buffers = FRESH) -> NetworkTrace:
-        """Run the network and keep what :meth:`backward` needs; arguments and errors as for calling it."""
+    def trace(
+        self, x: Any, state: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
+        training: bool | None = None, rng: Any = None, buffers: Buffers = FRESH,
+    ) -> NetworkTrace:  # fmt: skip
+        """Run the network and keep what :meth:`backward` needs; arguments and errors as for :meth:`RNN.trace`."""
         self._check_parts()
-        trace = self.layer.trace(x, state, buffers=buffers)
-        (record,) = trace.records
-        d = self.layer.direction
-        hidden = Rows(record.states[record.B * d.s_rs :], d.s_rs, record.T * record.B)
-        rows = self.readout.rows_forward(hidden, buffers)
-        output = rows[-1].view(self.readout.output_size).reshape(record.T, record.B, self.readout.output_size)
-        return NetworkTrace(self.layer.axes.outward(output, trace.batched), trace.hn, trace, rows, self.readout.layout)
+        trace = self.layer.trace(
+            x, state, lengths=lengths, reset=reset, training=training, rng=rng, buffers=buffers
+        )  # fmt: skip
+        batch = trace.batch
+        rows = self.readout.rows_forward(trace.rows, buffers)
+        output = rows[-1].view(self.readout.output_size).reshape(batch.T, batch.B, self.readout.output_size)
+        if batch.lengths is not None:
+            output[~batch.valid] = 0
+        return NetworkTrace(batch.outward(output), trace.hn, trace, rows, self.readout.layout)
 
     def backward(
-        self, trace: NetworkTrace, d_output: ArrayLike, d_hn: State | None = None, *, need_x: bool = False,
+        self, trace: NetworkTrace, d_output: Any, d_hn: State | None = None, *, need_x: bool = False,
         buffers: Buffers = FRESH,
     ) -> Gradients:  # fmt: skip
         """Backpropagation through readout and time.
@@ -175,8 +187,8 @@ class Network(Parameterised):
         ----------
         trace : NetworkTrace
             From :meth:`trace`, with the parameters unchanged since.
-        d_output : array_like, shape of ``trace.output``
-            ``dL/d output``.
+        d_output : array_like or list of array_like, shape of ``trace.output``
+            ``dL/d output``; what it holds beyond a sequence's length is not read.
         d_hn : array_like, shape of ``trace.hn``, optional
             ``dL/d hn``; zero by default.
         need_x : bool, default False
@@ -195,18 +207,19 @@ class Network(Parameterised):
             As for the layer.
         """
         self._check_parts()
-        layer = self.layer
+        layer, batch = self.layer, trace.layer.batch
         layer.check_trace(trace.layer)
         self.readout.check_trace(trace.readout_layout)
-        d = matching(d_output, "d_output", trace.output.shape, "that of trace.output", self.dtype)
-        inward = np.ascontiguousarray(layer.axes.inward(d, trace.layer.batched)).reshape(-1, self.readout.output_size)
-        d_state = None
-        if d_hn is not None:
-            d_state = layer.axes.state_in(d_hn, "d_{}n", trace.layer.records[0].B, trace.layer.batched)
+        inward = batch.inward(d_output, "d_output", self.readout.output_size, self.dtype)
+        if batch.lengths is not None:
+            inward = np.where(batch.valid[..., None], inward, self.dtype.type(0))
+        d_state = layer.final_gradient(trace.layer, d_hn)
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         n = layer.parameters.size
-        d_hidden = self.readout.rows_backward(trace.rows, inward, theta[n:], buffers)
-        grads = layer._backward(trace.layer, d_hidden.flat, d_hidden.stride, d_state, need_x, buffers, theta[:n])
+        d_rows = self.readout.rows_backward(
+            trace.rows, inward.reshape(-1, self.readout.output_size), theta[n:], buffers
+        )  # fmt: skip
+        grads = layer.backward_rows(trace.layer, d_rows, d_state, need_x, buffers, theta[:n])
         if not np.isfinite(theta[n:]).all():
             raise NonFiniteError(
                 f"the gradient of the readout's parameters overflows in {self.dtype}; scale the loss down",
@@ -214,18 +227,18 @@ class Network(Parameterised):
             )  # fmt: skip
         return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
 
-    def linearize(self, x: ArrayLike, h0: State | None = None) -> LayerLinearization:
+    def linearize(self, x: Any, h0: State | None = None) -> LayerLinearization:
         """The tangent dynamics of the layer along the trajectories of x; see :meth:`RNN.linearize`."""
         self._check_parts()
         return self.layer.linearize(x, h0)
 
-    def measure_gradient(self, x: ArrayLike, start: ArrayLike, h0: State | None = None) -> Array:
+    def measure_gradient(self, x: Any, start: ArrayLike, h0: State | None = None) -> Array:
         """The true gradient by lag from ``start``; see :meth:`RNN.measure_gradient`."""
         self._check_parts()
         return self.layer.measure_gradient(x, start, h0)
 
     def loss_start(
-        self, x: ArrayLike, y: ArrayLike | None = None, *, loss: str | Loss = "mse", h0: State | None = None,
+        self, x: Any, y: ArrayLike | None = None, *, loss: str | Loss = "mse", h0: State | None = None,
         rng: Any = None,
     ) -> Array:  # fmt: skip
         """Gradient of the loss at the last step with respect to the last state.
@@ -251,30 +264,36 @@ class Network(Parameterised):
         ArgumentError
             If there is no last step.
         """
-        trace = self.trace(x, h0)
-        (record,) = trace.layer.records
-        B, Q = record.B, self.readout.output_size
-        if record.T == 0:
-            raise ArgumentError("a sequence must have at least one step to have a loss at the last one, got T = 0")
-        last = trace.layer.states["h" + self.layer.direction.suffix][-1]
-        rows = self.readout.rows_forward(Rows(np.ascontiguousarray(last).reshape(-1), last.shape[1], B), FRESH)
+        trace = self.trace(x, h0, training=False)
+        batch, layer, Q = trace.layer.batch, self.layer, self.readout.output_size
+        if layer.bidirectional:
+            raise ArgumentError("a bidirectional layer has no last state that a loss at the last step starts from")
+        if batch.lengths is not None or batch.T == 0:
+            raise ArgumentError(
+                "sequences must have one length, of at least one step, to have a loss at the last one, got "
+                + (f"lengths {batch.lengths.tolist()}" if batch.lengths is not None else "T = 0")
+            )
+        B, R = batch.B, layer.output_size
+        last = np.ascontiguousarray(trace.layer.rows.view(R)[-B:]) if B else np.empty((0, R), self.dtype)
+        rows = self.readout.rows_forward(Rows(last.reshape(-1), R, B), FRESH)
         if y is None:
             d = np.random.default_rng(rng).standard_normal((B, Q)).astype(self.dtype)
         else:
             loss = get_loss(loss)
-            every = record.T, B
-            target = self._last_targets(np.asarray(y), 1 + getattr(loss, "target_axes", 1), every, trace.layer.batched)
+            target = self._last_targets(np.asarray(y), 1 + getattr(loss, "target_axes", 1), (batch.T, B), batch.single)
             # a loss averages over the batch: B sequences see the gradient of their own loss
             d = B * np.asarray(loss.value_and_gradient(rows[-1].view(Q).copy(), target)[1], self.dtype)
         start = self.readout.rows_backward(rows, d, np.empty(self.readout.parameters.size, self.dtype), FRESH)
-        out = np.zeros((B, self.layer.direction.state_size), self.dtype)
-        out[:, : self.layer.hidden_size] = start.view(self.layer.hidden_size)
+        directions = layer.stack.directions
+        out = np.zeros((B, sum(d.state_size for d in directions)), self.dtype)
+        first = out.shape[1] - directions[-1].state_size
+        out[:, first : first + R] = start.view(R)
         return out
 
-    def _last_targets(self, y: Array, last_axes: int, every: tuple[int, int], batched: bool) -> Array:
+    def _last_targets(self, y: Array, last_axes: int, every: tuple[int, int], single: bool) -> Array:
         """Targets (B, ...) of the last step, from targets of that step, with ``last_axes`` axes, or of every step."""
         T, B = every
-        if not batched:
+        if single:
             y = y[None] if y.ndim < last_axes else y[:, None]
         elif y.ndim > last_axes and self.layer.batch_first:
             y = y.swapaxes(0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,20 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..cells import Cell
 from ..errors import ArgumentError, NonFiniteError
-from ..validation import matching, real_dtype, sequences, size
-from . import initializers
-from .axes import Axes, State, refuse_unsupported
+from ..validation import matching, real_dtype, size
+from .affine import Rows
+from .batch import Batch
 from .buffers import Buffers, Fresh, scratch
 from .direction import Direction
-from .initializers import Initializer
+from .initializers import Initializer, fill
 from .linearize import LayerLinearization
+from .noise import Noise, Regularizer, choose
 from .parameters import Parameterised, Parameters
+from .stack import Stack
+from .states import State, States
 from .stepper import Stepper
-from .trace import Gradients, Trace
+from .trace import Gradients, Trace, named_gates, named_states
+from .zoneout import ZonedDirection
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -27,53 +32,100 @@ FRESH = Fresh()
 class Recurrent(Parameterised):
     """Common to all recurrent layers; built by the classes that users name, such as :class:`elman.RNN`.
 
+    Parameters
+    ----------
+    cell : Cell
+        The record of the cell.
+    variant : str
+        One of ``cell.variants``.
+    proj_size : int
+        Size of the output of a cell that projects; 0 for others.
+    weight_ih, weight_hh, bias_init
+        Initialisers. W_hr of a cell that projects is drawn as W_ih.
+    others
+        As for :class:`elman.RNN`.
+
     Attributes
     ----------
-    input_size, hidden_size : int
-        Sizes D and H.
-    batch_first : bool
-        Whether x and output are (B, T, D) instead of (T, B, D). States are (num_layers * num_directions, B, H) in any
-        case.
+    input_size, hidden_size, num_layers : int
+        Sizes D and H, and the number of layers.
+    bidirectional, bias, batch_first, learn_initial_state : bool
+        As given.
     params, theta, dtype
         See :class:`Parameterised`.
     """
 
     def __init__(
-        self, cell: Cell, variant: str, input_size: int, hidden_size: int, *, bias: bool, batch_first: bool,
-        dtype: DTypeLike, weight_ih: str | Initializer, weight_hh: str | Initializer, bias_init: str | Initializer,
-        rng: Any,
+        self, cell: Cell, variant: str, input_size: int, hidden_size: int, num_layers: int = 1, *, bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, recurrent_dropout: float = 0.0,
+        zoneout: float | tuple[float, ...] = 0.0, learn_initial_state: bool = False, proj_size: int = 0,
+        dtype: DTypeLike = "float64", weight_ih: str | Initializer = "glorot",
+        weight_hh: str | Initializer = "orthogonal", bias_init: str | Initializer = "zeros", rng: Any = None,
     ) -> None:  # fmt: skip
         self.input_size = size(input_size, "input_size", least=0)
         self.hidden_size = size(hidden_size, "hidden_size")
-        self.bias, self.batch_first = bool(bias), bool(batch_first)
-        self.direction = Direction(cell, variant, self.input_size, self.hidden_size, real_dtype(dtype), "_l0")
-        self.parameters = Parameters(self.direction.shapes(self.bias), real_dtype(dtype))
-        self.axes = Axes(self.batch_first, cell.states, self.hidden_size, self.dtype)
-        self._nothing = np.empty(0, self.dtype)
-        self._initialize(weight_ih, weight_hh, bias_init, np.random.default_rng(rng))
+        self.num_layers = size(num_layers, "num_layers")
+        self.bias, self.batch_first, self.bidirectional = bool(bias), bool(batch_first), bool(bidirectional)
+        self.learn_initial_state = bool(learn_initial_state)
+        self.regularizer = Regularizer.checked(dropout, recurrent_dropout, zoneout, cell.states)
+        if dropout and self.num_layers == 1:
+            raise ArgumentError(
+                "dropout acts between layers: num_layers must be at least 2, got 1 (recurrent_dropout and zoneout act "
+                "within one)"
+            )
+        layers = []
+        width = self.input_size
+        for i in range(self.num_layers):
+            sizes = cell, variant, width, self.hidden_size, proj_size or self.hidden_size, real_dtype(dtype)
+            layer = [self._direction(*sizes, f"_l{i}")]
+            if self.bidirectional:
+                layer.append(self._direction(*sizes, f"_l{i}_reverse", reverse=True))
+            layers.append(layer)
+            width = sum(d.R for d in layer)
+        self.stack = Stack(layers)
+        first = layers[0][0]
+        self.states = States(first, len(self.stack.directions))
+        shapes: dict[str, tuple[int, ...]] = {}
+        for d in self.stack.directions:
+            shapes |= d.shapes(self.bias, self.learn_initial_state)
+        self.parameters = Parameters(shapes, first.dtype)
+        fill(self.parameters, first.n_gates, weight_ih, weight_hh, bias_init, np.random.default_rng(rng))
 
-    def _initialize(
-        self,
-        weight_ih: str | Initializer,
-        weight_hh: str | Initializer,
-        bias: str | Initializer,
-        rng: np.random.Generator,
-    ) -> None:
-        """Fill the parameters, each gate's block by itself."""
-        for name, view in self.parameters.items():
-            given, argument = {
-                "weight_ih": (weight_ih, "weight_ih_init"),
-                "weight_hh": (weight_hh, "weight_hh_init"),
-            }.get(name[:9], (bias, "bias_init"))
-            draw = initializers.by_name(given, argument)
-            for block in view.reshape(self.direction.n_gates, self.hidden_size, *view.shape[1:]):
-                values = np.asarray(draw(block.shape, rng))
-                if values.shape != block.shape or not np.isfinite(values).all():
-                    raise ArgumentError(
-                        f"{argument} must give finite numbers of shape {block.shape} for {name}, got shape "
-                        f"{values.shape}"
-                    )
-                block[...] = values
+    def _direction(self, *sizes: Any, reverse: bool = False) -> Direction:
+        if any(self.regularizer.zoneout):
+            return ZonedDirection(*sizes, zoneout=self.regularizer.zoneout, reverse=reverse)
+        return Direction(*sizes, reverse=reverse)
+
+    @property
+    def output_size(self) -> int:
+        """Numbers in each step's output, of all directions together."""
+        return self.stack.width
+
+    @property
+    def dropout(self) -> float:
+        """Share of the numbers between layers that training sets to 0."""
+        return self.regularizer.dropout
+
+    @property
+    def recurrent_dropout(self) -> float:
+        """Share of the units whose recurrent connections training cuts."""
+        return self.regularizer.recurrent_dropout
+
+    @property
+    def zoneout(self) -> tuple[float, ...]:
+        """For each state, the share that is kept from the step before."""
+        return self.regularizer.zoneout
+
+    def __repr__(self) -> str:
+        """The call that makes such a layer: options at their defaults are left out."""
+        shown = [str(self.input_size), str(self.hidden_size)]
+        for name, parameter in list(signature(type(self)).parameters.items())[2:]:
+            value, default = getattr(self, name, parameter.default), parameter.default
+            if name == "zoneout":
+                default = (0.0,) * len(self.zoneout)
+            if value != default:
+                shown.append(f"{name}={value.name if name == 'dtype' else value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
     def batch_axis(self) -> int:
@@ -85,57 +137,94 @@ class Recurrent(Parameterised):
         """The axis of x that counts steps."""
         return 1 - self.batch_axis
 
-    def concatenated_weights(self) -> Array:
+    def concatenated_weights(self, layer: int = 0, *, reverse: bool = False) -> Array:
         """The one matrix that reads input and state side by side: ``[X, H] @ W = X W_xh + H W_hh``.
-
-        Returns
-        -------
-        ndarray, shape (input_size + hidden_size, gates * hidden_size)
-            ``[W_xh; W_hh]`` in the textbook's layout, a sample a row; a copy.
-        """
-        return np.concatenate([self.params["weight_ih_l0"].T, self.params["weight_hh_l0"].T])
-
-    def __call__(self, x: ArrayLike, h0: State | None = None, *, lengths: None = None) -> tuple[Array, Any]:
-        """Run the layer, as PyTorch's.
 
         Parameters
         ----------
-        x : array_like, shape (T, B, D), (B, T, D) with ``batch_first``, or (T, D)
-            Input sequences; converted to the layer's dtype. T and B may be 0.
-        h0 : array_like, shape (1, B, H), or (1, H) for one sequence
-            Initial state; zero by default. For an LSTM the tuple (h0, c0).
-        lengths : None
-            Sequences have one length in this version.
+        layer : int, default 0
+            Which layer.
+        reverse : bool, default False
+            Whether of its backward direction.
 
         Returns
         -------
-        output : ndarray, shape (T, B, H), (B, T, H) with ``batch_first``, or (T, H)
-            The state after each step.
+        ndarray, shape (inputs + outputs of the layer, gates * hidden_size)
+            ``[W_xh; W_hh]`` in the textbook's layout, a sample a row; a copy.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such layer or direction.
+        """
+        if not 0 <= layer < self.num_layers or (reverse and not self.bidirectional):
+            raise ArgumentError(f"layer must be in 0 .. {self.num_layers - 1}, and reverse needs a bidirectional layer")
+        d = self.stack.layers[layer][bool(reverse)]
+        return np.concatenate([self.params[d.weight_ih].T, self.params[d.weight_hh].T])
+
+    def batch(self, x: Any, lengths: ArrayLike | None = None, reset: Any = None) -> Batch:
+        """Checked sequences in the kernels' order; arguments and errors as for calling the layer."""
+        return Batch(
+            x, lengths, reset, input_size=self.input_size, dtype=self.dtype, batch_first=self.batch_first
+        )  # fmt: skip
+
+    def _state(self, h0: State | None, batch: Batch) -> Array | None:
+        return None if h0 is None else self.states.inward(h0, "{}0", batch.B, batch.single)
+
+    def __call__(
+        self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None
+    ) -> tuple[Any, Any]:
+        """Evaluate the layer, as PyTorch's. Nothing is random: dropout and the like act in :meth:`trace` alone.
+
+        Parameters
+        ----------
+        x : array_like, shape (T, B, D), (B, T, D) with ``batch_first``, or (T, D); or list of ndarray, each (T_i, D)
+            Input sequences; converted to the layer's dtype. T, B and lengths may be 0.
+        h0 : array_like, shape (num_layers * num_directions, B, H), or without B for one sequence
+            Initial state; zero, or the learned one, by default. For an LSTM the tuple (h0, c0).
+        lengths : array_like of int, shape (B,), optional
+            Valid steps of each sequence, in any order. What x holds beyond them is never read.
+        reset : array_like of bool, shaped as x without its last axis, optional
+            True where a sequence starts anew before the step, from the zero or the learned state. The backward
+            direction of a layer starts anew at the end of each piece.
+
+        Returns
+        -------
+        output : ndarray, shape (T, B, directions * H), (B, T, .) with ``batch_first``, or (T, .); or list of ndarray
+            The state after each step of the last layer, forward direction first; 0 beyond a sequence's length.
         hn : ndarray, shape of h0
-            The state after the last step; no later call changes it.
+            The state of every layer and direction after the last valid step, which for the backward direction is the
+            first step in time; no later call changes it.
 
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If x or h0 does not fit; before anything is computed.
+            If an argument does not fit; before anything is computed.
         NonFiniteError
             If a state overflows.
         """
-        refuse_unsupported(lengths=lengths)
-        x, state, batched = self._accept(x, h0)
-        T, B, H = x.shape[0], x.shape[1], self.hidden_size
-        out = np.empty(T * B * H, self.dtype)
-        record = self.direction.forward(self.params, x.reshape(-1), self.input_size, T, B, state, False, out, scratch())
-        hn = self.axes.state_out(self.direction.last_state(record), batched)
-        return self.axes.outward(out.reshape(T, B, H), batched), hn
+        batch = self.batch(x, lengths, reset)
+        done = self.stack.forward(self.params, batch, self._state(h0, batch), False, None, scratch(), FRESH)
+        output = batch.outward(done.output.flat.reshape(batch.T, batch.B, self.output_size))
+        return output, self.states.outward(self._final(done.records), batch.single)
 
-    def trace(self, x: ArrayLike, h0: State | None = None, *, lengths: None = None, buffers: Buffers = FRESH) -> Trace:
+    def _final(self, records: Any) -> Array:
+        return np.stack([d.last_state(r) for d, r in zip(self.stack.directions, records, strict=True)])
+
+    def trace(
+        self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
+        training: bool | None = None, rng: Any = None, buffers: Buffers = FRESH,
+    ) -> Trace:  # fmt: skip
         """Run the layer and keep what :meth:`backward` needs.
 
         Parameters
         ----------
-        x, h0, lengths
+        x, h0, lengths, reset
             As for calling the layer.
+        training : bool, optional
+            Whether dropout, recurrent dropout and zoneout are drawn. Must be said for a layer that has one of them.
+        rng : None, int or numpy.random.Generator
+            Source of what is drawn.
         buffers : Buffers, optional
             Memory to use again: the trace is then overwritten by the next one made with the same buffers.
 
@@ -146,22 +235,30 @@ class Recurrent(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for calling the layer.
+            As for calling the layer; ArgumentError if ``training`` has to be said and was not.
         """
-        refuse_unsupported(lengths=lengths)
-        x, state, batched = self._accept(x, h0)
-        T, B = x.shape[:2]
-        d = self.direction
-        record = d.forward(self.params, x.reshape(-1), self.input_size, T, B, state, True, self._nothing, buffers)
-        rows = d.state_view(record.states, (T + 1) * B).reshape(T + 1, B, d.n_states, self.hidden_size)
-        rows.flags.writeable = False
-        states = {name + d.suffix: rows[:, :, i] for i, name in enumerate(d.cell.states)}
-        gates = {name + d.suffix: view for name, view in d.gate_views(record).items()}
-        output = self.axes.outward(rows[1:, :, 0], batched)
-        return Trace(output, self.axes.state_out(d.last_state(record), batched), states, gates, (record,), batched)
+        training = choose(self.regularizer, training, rng)
+        batch = self.batch(x, lengths, reset)
+        stack = self.stack
+        noise: Noise | None = None
+        if training and self.regularizer.active:
+            d = stack.directions[0]
+            noise = self.regularizer.draw(
+                rng, self.num_layers, stack.per_layer, batch.T * batch.B, d.R, d.H, self.dtype
+            )  # fmt: skip
+        done = stack.forward(self.params, batch, self._state(h0, batch), True, noise, buffers, buffers)
+        records = done.records
+        view = done.output.view(self.output_size).reshape(batch.T, batch.B, self.output_size)
+        view.flags.writeable = False
+        final = self._final(records)
+        last = final[-stack.per_layer :, :, 0, : stack.directions[0].R]
+        return Trace(
+            batch.outward(view), self.states.outward(final, batch.single), named_states(stack, records),
+            named_gates(stack, records), records, batch, done.output, noise, stack.key, last,
+        )  # fmt: skip
 
     def backward(
-        self, trace: Trace, d_output: ArrayLike | None = None, d_hn: State | None = None, *, need_x: bool = True,
+        self, trace: Trace, d_output: Any = None, d_hn: State | None = None, *, need_x: bool = True,
         buffers: Buffers = FRESH,
     ) -> Gradients:  # fmt: skip
         """Backpropagation through time.
@@ -170,8 +267,8 @@ class Recurrent(Parameterised):
         ----------
         trace : Trace
             From :meth:`trace`, with the parameters unchanged since.
-        d_output : array_like, shape of ``trace.output``, optional
-            ``dL/d output``; zero by default.
+        d_output : array_like or list of array_like, shape of ``trace.output``, optional
+            ``dL/d output``; zero by default. What it holds beyond a sequence's length is not read.
         d_hn : array_like, shape of ``trace.hn``, optional
             ``dL/d hn``; zero by default.
         need_x : bool, default True
@@ -191,39 +288,30 @@ class Recurrent(Parameterised):
             If a gradient overflows.
         """
         self.check_trace(trace)
-        if d_output is None:
-            rows = self._nothing
-        else:
-            shape = trace.output.shape
-            d_output = matching(d_output, "d_output", shape, "that of trace.output", self.dtype)
-            rows = np.ascontiguousarray(self.axes.inward(d_output, trace.batched)).reshape(-1)
-        d_state = None
-        if d_hn is not None:
-            d_state = self.axes.state_in(d_hn, "d_{}n", trace.records[0].B, trace.batched)
-        return self._backward(trace, rows, self.hidden_size, d_state, need_x, buffers)
+        rows = None
+        if d_output is not None:
+            inward = trace.batch.inward(d_output, "d_output", self.output_size, self.dtype)
+            rows = Rows(inward.reshape(-1), self.output_size, trace.rows.n)
+        return self.backward_rows(trace, rows, self.final_gradient(trace, d_hn), need_x, buffers)
 
-    def _backward(
-        self,
-        trace: Trace,
-        rows: Array,
-        y_rs: int,
-        d_state: Array | None,
-        need_x: bool,
-        buffers: Buffers,
+    def final_gradient(self, trace: Trace, d_hn: State | None) -> Array | None:
+        """``dL/d hn`` in the kernels' order, checked; None for zero."""
+        return None if d_hn is None else self.states.inward(d_hn, "d_{}n", trace.batch.B, trace.batch.single)
+
+    def backward_rows(
+        self, trace: Trace, rows: Rows | None, d_state: Array | None, need_x: bool, buffers: Buffers,
         theta: Array | None = None,
-    ) -> Gradients:
-        """:meth:`backward` for padded rows of d_output, writing the parameters' gradient to ``theta``."""
-        d, (record,) = self.direction, trace.records
-        delta, d_initial, norms = d.backward(self.params, record, rows, y_rs, d_state, buffers)
+    ) -> Gradients:  # fmt: skip
+        """:meth:`backward` for rows of d_output, writing the parameters' gradient to ``theta``."""
         if theta is None:
             theta = buffers.take("theta", self.parameters.size, self.dtype)
         views = self.parameters.view(theta)
-        d.gradients(record, delta, views)
-        d_x = d.input_gradient(self.params, record, delta) if need_x else None
-        self._check_gradient(norms, d_initial, theta, d_x)
-        if d_x is not None:
-            d_x = self.axes.outward(d_x, trace.batched)
-        return Gradients(views, theta, d_x, self.axes.state_out(d_initial, trace.batched), norms[None, :, :, 0])
+        done = self.stack.backward(self.params, trace.records, trace.noise, rows, d_state, need_x, views, buffers)
+        self._check_gradient(done.norms, done.state, theta, done.x)
+        batch = trace.batch
+        d_x = None if done.x is None else batch.outward(done.x.reshape(batch.T, batch.B, self.input_size))
+        d_h0 = self.states.outward(done.state, batch.single)
+        return Gradients(views, theta, d_x, d_h0, done.norms[..., 0])
 
     def check_trace(self, trace: Trace) -> None:
         """Refuse a trace of a layer of other sizes: compiled code would read beyond its arrays.
@@ -233,40 +321,47 @@ class Recurrent(Parameterised):
         ArgumentError
             Naming both.
         """
-        if trace.records[0].layout != self.direction.layout:
+        if trace.key != self.stack.key:
             made, wanted = (
-                f"{name} ({variant}) with input_size {D}, hidden_size {H}, {np.dtype(char).name}"
-                for name, variant, D, H, char in (trace.records[0].layout, self.direction.layout)
+                f"{name} ({variant}, {len(key)} directions in all) with input_size {D}, hidden_size {H}, "
+                f"{np.dtype(char).name}"
+                for key in (trace.key, self.stack.key)
+                for name, variant, D, H, _, char, _ in key[:1]
             )
             raise ArgumentError(f"trace must be of this layer, {wanted}; it was made by {made}")
 
     def _check_gradient(self, norms: Array, d_initial: Array, theta: Array, d_x: Array | None) -> None:
-        """Refuse a gradient that overflowed; where a state's did, the last such step in time is where it began."""
+        """Refuse a gradient that overflowed; where a state's did, say where on its way back that began."""
         arrays = {"the initial state": d_initial, "the parameters": theta, "x": d_x}
         broken = [name for name, a in arrays.items() if a is not None and not np.isfinite(a).all()]
         if not broken:
             return
-        label, bad = self.direction.label, np.argwhere(~np.isfinite(norms))
-        if not len(bad):
-            raise NonFiniteError(
-                f"{label}: the gradient of {broken[0]} overflows in {self.dtype}; scale the loss down",
-                what="gradient", layer=label,
-            )  # fmt: skip
-        step, sample, state = (int(i) for i in bad[-1])
-        part = self.direction.cell.states[state]
+        for d, of_direction in reversed(list(zip(self.stack.directions, norms, strict=True))):
+            bad = np.argwhere(~np.isfinite(of_direction))
+            if len(bad):
+                step, sample, state = (int(i) for i in bad[0 if d.reverse else -1])
+                part = d.cell.states[state]
+                raise NonFiniteError(
+                    f"{d.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on its "
+                    "way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
+                    what="gradient", layer=d.label, gate=part, step=step, sample=sample,
+                )  # fmt: skip
+        label = self.stack.directions[0].label
         raise NonFiniteError(
-            f"{label}: the gradient of the state {part} overflows at step {step} of sample {sample} on its way back; "
-            "it explodes: scale weight_hh down, or shorten the window (truncation)",
-            what="gradient", layer=label, gate=part, step=step, sample=sample,
+            f"{label}: the gradient of {broken[0]} overflows in {self.dtype}; scale the loss down",
+            what="gradient", layer=label,
         )  # fmt: skip
 
-    def linearize(self, x: ArrayLike, h0: State | None = None) -> LayerLinearization:
+    def linearize(self, x: Any, h0: State | None = None) -> LayerLinearization:
         """The tangent dynamics along the trajectories that ``x`` drives, with the weights as they are now.
+
+        The state is that of all layers together, the first layer's first; for an LSTM (h, c) of each. Nothing is drawn
+        at random: zoneout enters by its mean.
 
         Parameters
         ----------
         x, h0
-            As for calling the layer; B sequences become ``n_sequences``.
+            As for calling the layer; B sequences of one length become ``n_sequences``.
 
         Returns
         -------
@@ -275,11 +370,20 @@ class Recurrent(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for calling the layer.
+            As for calling the layer; ArgumentError for a bidirectional layer, which has no state that one step carries
+            to the next.
         """
-        return LayerLinearization(self.direction, self.params, self.trace(x, h0).records[0])
+        if self.bidirectional:
+            raise ArgumentError(
+                "a bidirectional layer cannot be linearized: its directions run against each other, so that there is "
+                "no one state which a step carries to the next. Take each direction as a layer of its own"
+            )
+        trace = self.trace(x, h0, training=False)
+        if trace.batch.lengths is not None:
+            raise ArgumentError("x must be sequences of one length to be linearized, got a list of several lengths")
+        return LayerLinearization(self.stack.directions, self.params, trace.records)
 
-    def measure_gradient(self, x: ArrayLike, start: ArrayLike, h0: State | None = None) -> Array:
+    def measure_gradient(self, x: Any, start: ArrayLike, h0: State | None = None) -> Array:
         """Measure the true gradient by lag, with the kernels that train.
 
         Parameters
@@ -287,7 +391,7 @@ class Recurrent(Parameterised):
         x, h0
             As for calling the layer.
         start : array_like, shape (B, S)
-            Gradient of a loss with respect to the last state.
+            Gradient of a loss with respect to the last state, that of all layers together.
 
         Returns
         -------
@@ -298,18 +402,18 @@ class Recurrent(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for calling the layer.
+            As for :meth:`linearize`.
         """
-        trace = self.trace(x, h0)
-        B = trace.records[0].B
-        start = matching(start, "start", (B, self.direction.state_size), "(B, S)", self.dtype)
-        d_state = start.reshape(B, self.direction.n_states, self.hidden_size)
-        _, d_initial, norms = self.direction.backward(self.params, trace.records[0], self._nothing, 0, d_state, FRESH)
+        lin = self.linearize(x, h0)
+        B, T = lin.n_sequences, lin.n_steps
+        start = matching(start, "start", (B, lin.state_size), "(B, S)", self.dtype)
+        norms = np.empty((T + 1, B))
+        norms[0] = np.linalg.norm(start.astype(np.float64), axis=1)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            last = np.linalg.norm(d_initial.reshape(1, B, self.direction.state_size).astype(np.float64), axis=2)
-            return np.log(np.concatenate([np.linalg.norm(norms[::-1], axis=2), last]))
+            lin.vjp(start, norms=norms[1:, :, None])
+            return np.log(norms)
 
-    def loss_start(self, x: ArrayLike, y: ArrayLike | None = None, **options: Any) -> None:
+    def loss_start(self, x: Any, y: ArrayLike | None = None, **options: Any) -> None:
         """A layer without a readout has no loss: None. See :meth:`elman.Network.loss_start`."""
 
     def stepper(self, batch_size: int = 1, h0: State | None = None) -> Stepper:
@@ -319,18 +423,21 @@ class Recurrent(Parameterised):
         ----------
         batch_size : int, default 1
             Number B of sequences side by side.
-        h0 : array_like, shape (1, B, H), optional
-            Initial state; zero by default.
+        h0 : array_like, shape (num_layers, B, H), optional
+            Initial state; zero, or the learned one, by default.
 
         Returns
         -------
         Stepper
             ``y = stepper(x_t)``; see there.
-        """
-        B = size(batch_size, "batch_size")
-        return Stepper(self.direction, self.params, B, None if h0 is None else self.axes.state_in(h0, "{}0", B, True))
 
-    def _accept(self, x: ArrayLike, h0: State | None) -> tuple[Array, Array | None, bool]:
-        """Checked x (T, B, D), initial state (B, n_states, H) or None for zero, and whether there was a batch axis."""
-        x, batched = sequences(x, self.input_size, self.dtype, self.batch_first)
-        return x, None if h0 is None else self.axes.state_in(h0, "{}0", x.shape[1], batched), batched
+        Raises
+        ------
+        ArgumentError
+            For a bidirectional layer, which needs the end of a sequence to begin.
+        """
+        if self.bidirectional:
+            raise ArgumentError("a bidirectional layer cannot stream: its backward direction begins at the last step")
+        B = size(batch_size, "batch_size")
+        state = None if h0 is None else self.states.inward(h0, "{}0", B, False)
+        return Stepper(self.stack.directions, self.states, self.params, B, state)

@@ -8,7 +8,6 @@ from numpy.typing import DTypeLike
 
 from ..cells import ELMAN
 from ..validation import choice
-from .axes import refuse_unsupported
 from .initializers import Initializer
 from .recurrent import Recurrent
 
@@ -22,18 +21,28 @@ class RNN(Recurrent):
         Numbers D in each step's input; 0 for an autonomous network.
     hidden_size : int
         Units H.
-    num_layers : int
-        1 in this version.
+    num_layers : int, default 1
+        Layers one upon the other; each reads the output of the one below.
     nonlinearity : {"tanh", "relu", "sigmoid", "identity"}
         The function :math:`\phi`. The slope of relu at 0 is taken as 0.
     bias : bool, default True
         Whether the layer has ``bias_ih_l0`` and ``bias_hh_l0``.
     batch_first : bool, default False
-        Whether x and output have the axes (B, T, .) instead of (T, B, .).
-    dropout : float
-        0 in this version.
-    bidirectional : bool
-        False in this version.
+        Whether x and output have the axes (B, T, .) instead of (T, B, .). States are (layers * directions, B, .) in any
+        case.
+    dropout : float, default 0
+        Share of the numbers between layers that a training pass sets to 0; the others are divided by what is kept.
+    bidirectional : bool, default False
+        Whether each layer also reads its input backwards, with parameters of its own (suffix ``_reverse``).
+    recurrent_dropout : float, default 0
+        Share of the units whose recurrent connections a training pass cuts: one draw for all steps and all sequences of
+        the pass, as columns of ``weight_hh`` (Gal and Ghahramani, NeurIPS 2016, arXiv:1512.05287; shared by the batch
+        as in Merity, Keskar, Socher, ICLR 2018, arXiv:1708.02182, so that the kernels run as fast as without).
+    zoneout : float or tuple of float, default 0
+        Share of each state that a training pass keeps from the step before, drawn for each unit and step (Krueger et
+        al., ICLR 2017, arXiv:1606.01305); an evaluation takes the mean. A tuple has one number a state.
+    learn_initial_state : bool, default False
+        Whether the state that a sequence starts from, where none is given, is learned: parameters ``h0_l0`` (H,), ...
     dtype : {"float64", "float32"}
         Type of parameters, states and gradients; inputs are converted to it.
     weight_ih_init, weight_hh_init, bias_init : str or callable
@@ -45,7 +54,8 @@ class RNN(Recurrent):
     Attributes
     ----------
     params : mapping
-        ``weight_ih_l0`` (H, D), ``weight_hh_l0`` (H, H), ``bias_ih_l0`` (H,), ``bias_hh_l0`` (H,): live views.
+        ``weight_ih_l0`` (H, D), ``weight_hh_l0`` (H, H), ``bias_ih_l0`` (H,), ``bias_hh_l0`` (H,), and so on for every
+        layer (``_l1``) and backward direction (``_l0_reverse``): live views.
 
     Raises
     ------
@@ -78,21 +88,19 @@ class RNN(Recurrent):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | tuple[float, ...] = 0.0,
+        learn_initial_state: bool = False,
         dtype: DTypeLike = "float64",
         weight_ih_init: str | Initializer = "glorot",
         weight_hh_init: str | Initializer = "orthogonal",
         bias_init: str | Initializer = "zeros",
         rng: Any = None,
     ) -> None:
-        refuse_unsupported(num_layers=num_layers, dropout=dropout, bidirectional=bidirectional)
         self.nonlinearity = choice(nonlinearity, "nonlinearity", ELMAN.variants)
         super().__init__(
-            ELMAN, nonlinearity, input_size, hidden_size, bias=bias, batch_first=batch_first, dtype=dtype,
-            weight_ih=weight_ih_init, weight_hh=weight_hh_init, bias_init=bias_init, rng=rng,
+            ELMAN, nonlinearity, input_size, hidden_size, num_layers, bias=bias, batch_first=batch_first, dropout=dropout,
+            bidirectional=bidirectional, recurrent_dropout=recurrent_dropout, zoneout=zoneout,
+            learn_initial_state=learn_initial_state, dtype=dtype, weight_ih=weight_ih_init, weight_hh=weight_hh_init,
+            bias_init=bias_init, rng=rng,
         )  # fmt: skip
-
-    def __repr__(self) -> str:
-        return (
-            f"RNN({self.input_size}, {self.hidden_size}, nonlinearity={self.nonlinearity!r}, bias={self.bias}, "
-            f"batch_first={self.batch_first}, dtype={self.dtype.name!r})"
-        )

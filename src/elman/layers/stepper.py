@@ -10,8 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import NonFiniteError, ShapeError
 from ..validation import real_array
+from .affine import Rows
 from .buffers import Fresh, aligned
 from .direction import Direction, Record
+from .schedule import dense
+from .states import States
 
 Array = NDArray[Any]
 
@@ -23,42 +26,21 @@ class Stepper:
 
     Attributes
     ----------
-    state : ndarray, shape (1, B, H), or a tuple of such
+    state : ndarray, shape (num_layers, B, H), or a tuple of such
         The present state, a copy: h, or (h, c).
     """
 
-    def __init__(self, direction: Direction, params: Mapping[str, Array], B: int, state: Array | None) -> None:
-        own = Fresh()
-        self._direction, self._B, d = direction, B, direction
-        self._panels = [
-            d.pack(params[d.weight_ih], d.x_order, "P_ih", own),
-            d.pack(params[d.weight_hh], d.h_order, "P_hh", own),
-        ]
-        self._bias = d.pack_bias(params, own)
-        dtype = d.dtype
-        # two slots of everything: what a step returns stays untouched while the next one is computed
-        x, states, gates, self._flat_out = (
-            aligned(n, dtype) for n in (2 * B * d.D, 2 * B * d.s_rs, B * d.g_rs, 2 * B * d.H)
-        )
-        self._record, self._slot = Record(2, B, x, d.D, states, gates, 2, d.layout), 0
-        d.place_state(states[: B * d.s_rs], state)
-        self._view()
-
-    def _view(self) -> None:
-        """Look at the flat arrays as the caller does."""
-        self._x = self._record.x.reshape(2, self._B, self._direction.D)
-        self._out = self._flat_out.reshape(2, self._B, self._direction.H)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_x", "_out")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._view()
+    def __init__(
+        self, directions: list[Direction], states: States, params: Mapping[str, Array], B: int, state: Array | None
+    ) -> None:
+        self._directions, self._states, self._B, self._slot = directions, states, B, 0
+        self._levels = [_Level(d, params, B, None if state is None else state[i]) for i, d in enumerate(directions)]
 
     def __repr__(self) -> str:
-        d = self._direction
-        return f"Stepper({d.label}, batch_size={self._B}, input_size={d.D}, hidden_size={d.H})"
+        d = self._directions[0]
+        return (
+            f"Stepper({d.label}, layers={len(self._levels)}, batch_size={self._B}, input_size={d.D}, hidden_size={d.H})"
+        )
 
     def __call__(self, x_t: ArrayLike) -> Array:
         """Advance by one step.
@@ -80,17 +62,60 @@ class Stepper:
         NonFiniteError
             If the new state is not finite, as it is after a NaN in x_t; the state stays as it was.
         """
-        slot, d, B, record = self._slot, self._direction, self._B, self._record
-        x_t, x = np.asarray(x_t), self._x[slot]
+        slot, d, B = self._slot, self._directions[0], self._B
+        x_t = np.asarray(x_t)
         if x_t.dtype.kind != "f":
             x_t = real_array(x_t, "x_t", d.dtype)  # says what is wrong
         single = np.ndim(x_t) == 1 and B == 1
         if np.shape(x_t) != ((d.D,) if single else (B, d.D)):
             raise ShapeError(f"x_t must have shape (B, D) = {(B, d.D)}, got {np.shape(x_t)}")
-        x[...] = x_t
+        for level in self._levels:
+            level.x[slot] = x_t
+            x_t = level.advance(slot)
+        self._slot = 1 - slot
+        return x_t[0] if single else x_t
+
+    @property
+    def state(self) -> Array | tuple[Array, ...]:
+        """The present state (num_layers, B, H), or a tuple of such; a copy."""
+        state: Any = self._states.outward(np.stack([level.state(self._slot) for level in self._levels]), False)
+        return state
+
+
+class _Level:
+    """One layer of a stepper: two slots of everything, so that what a step returns outlives the next one."""
+
+    def __init__(self, d: Direction, params: Mapping[str, Array], B: int, state: Array | None) -> None:
+        own = Fresh()
+        self.d, self.B = d, B
+        self.panels = d.pack_input(params, own), d.pack_state(params, own), d.pack_bias(params, own)
+        x, states, gates, self.flat = (
+            aligned(n, d.dtype) for n in (2 * B * d.D, 2 * B * d.s_rs, B * d.g_rs, 2 * B * d.R)
+        )
+        schedule = dense(2, B, False)
+        self.active = schedule.active
+        self.record = Record(schedule, Rows(x, d.D, 2 * B), states, gates, 2, state is not None, None)
+        d.start(params, schedule, state, states[: B * d.s_rs])
+        self._view()
+
+    def _view(self) -> None:
+        """Look at the flat arrays by slots."""
+        self.x = self.record.x.flat.reshape(2, self.B, self.d.D)
+        self.out = self.flat.reshape(2, self.B, self.d.R)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("x", "out")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._view()
+
+    def advance(self, slot: int) -> Array:
+        """Read slot's input and state, write the other slot's state and slot's output."""
+        d, B, record = self.d, self.B, self.record
         status = d.cell.forward(
-            d.code, record.x, d.D, *self._panels, self._bias, record.states, d.s_rs, record.gates, d.g_rs,
-            self._flat_out, d.D, d.H, B, 2, slot, slot + 1, 0, B,
+            d.code, record.x.flat, d.D, *self.panels, record.states, d.s_rs, record.gates, d.g_rs, self.flat, d.R,
+            d.D, d.H, d.R, B, 2, self.active, slot, slot + 1, 0, B,
         )  # fmt: skip
         if status >= 0:
             raise NonFiniteError(
@@ -98,15 +123,10 @@ class Stepper:
                 "large or NaN. The state is as before the step",
                 what="state", layer=d.label, gate=d.cell.states[0],
             )  # fmt: skip
-        self._slot = 1 - slot
-        out: Array = self._out[slot]
-        return out[0] if single else out
+        out: Array = self.out[slot]
+        d.settle(record, slot, out)
+        return out
 
-    @property
-    def state(self) -> Array | tuple[Array, ...]:
-        """The present state (1, B, H), or a tuple of such; a copy."""
-        d, B = self._direction, self._B
-        at = self._slot * B * d.s_rs
-        state = d.state_view(self._record.states[at:], B).copy()
-        parts = tuple(state[None, :, i] for i in range(d.n_states))
-        return parts if d.n_states > 1 else parts[0]
+    def state(self, slot: int) -> Array:
+        """The state (B, n_states, H) in a slot; a copy."""
+        return self.d.state_view(self.record.states[slot * self.B * self.d.s_rs :], self.B).copy()

@@ -2,45 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from .affine import Rows
+from .batch import Batch
 from .direction import Record
+from .noise import Noise
+from .stack import Stack
 
 Array = NDArray[Any]
+
+
+class Named(Mapping[str, Array]):
+    """Arrays by name, each made when first asked for.
+
+    Parameters
+    ----------
+    makers : mapping of str to callable
+    """
+
+    def __init__(self, makers: Mapping[str, Callable[[], Array]]) -> None:
+        self._makers, self._made = dict(makers), dict[str, Array]()
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(self)}}}"
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
     """A forward pass with every state and gate activation.
 
-    The arrays are views into what :meth:`Recurrent.backward` reads: they are read-only, and ``x`` must not be changed
-    before it.
+    The arrays are, where they can be, views into what :meth:`Recurrent.backward` reads: they are read-only, and ``x``
+    must not be changed before it. In the padding of sequences with ``lengths`` they are 0.
 
     Attributes
     ----------
-    output : ndarray
+    output : ndarray or list of ndarray
         The output, shaped as by calling the layer.
-    hn : ndarray
+    hn : ndarray or tuple of ndarray
         The final state, shaped as by calling the layer.
     states : mapping of str to ndarray, each (T + 1, B, H)
-        Every state by name, such as ``"h_l0"``; entry 0 is the initial state.
+        Every state by name, such as ``"h_l0"``. Entry 0 is the initial state and entry t + 1 the state after step t;
+        for a backward direction (``"h_l0_reverse"``) entry t is the state after step t, and the entry after the last
+        step of a sequence its initial state.
     gates : mapping of str to ndarray, each (T, B, H)
         Every stored gate activation by name; empty for the Elman cell, whose activation is its state.
     """
 
-    output: Array
-    hn: Array
+    output: Any
+    hn: Any
     states: Mapping[str, Array]
     gates: Mapping[str, Array]
     records: tuple[Record, ...]
-    batched: bool
+    batch: Batch
+    rows: Rows
+    noise: Noise | None
+    key: tuple[Any, ...]
+    last: Array
+
+    @property
+    def final_output(self) -> Array:
+        """The output after the whole of each sequence, (B, directions * H): what a classifier of sequences reads.
+
+        The forward direction's at the last valid step beside the backward direction's at the first, which ``output``
+        has in different places. For a sequence of length 0 it is the initial state.
+        """
+        final: Array = np.concatenate(list(self.last), axis=1)
+        return final[0] if self.batch.single else final
 
     def __repr__(self) -> str:
-        return f"Trace(output {self.output.shape}, states {', '.join(self.states)})"
+        shape = f"list of {self.batch.B}" if self.batch.listed else self.output.shape
+        return f"Trace(output {shape}, states {', '.join(self.states)})"
+
+
+def named_states(stack: Stack, records: tuple[Record, ...]) -> Named:
+    """All states of all directions."""
+    return Named(
+        {
+            name + d.suffix: partial(d.outer_states, record, i)
+            for d, record in zip(stack.directions, records, strict=True)
+            for i, name in enumerate(d.cell.states)
+        }
+    )
+
+
+def named_gates(stack: Stack, records: tuple[Record, ...]) -> Named:
+    """All stored gates of all directions."""
+    return Named(
+        {
+            name + d.suffix: partial(d.outer_gates, record, i)
+            for d, record in zip(stack.directions, records, strict=True)
+            for i, name in enumerate(d.cell.stored)
+        }
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +124,18 @@ class Gradients:
         ``dL/d parameter`` by name: views into ``theta``.
     theta : ndarray
         The same as one vector, aligned with ``layer.theta``.
-    x : ndarray or None
-        ``dL/dx``, shaped as x; None if it was not asked for.
-    h0 : ndarray
+    x : ndarray or list of ndarray, or None
+        ``dL/dx``, shaped as x, 0 in the padding; None if it was not asked for.
+    h0 : ndarray or tuple of ndarray
         ``dL/dh0``, shaped as ``hn``.
     state_norms : ndarray, shape (num_layers * num_directions, T, B), float64
-        ``|dL/dh_t|``, the whole gradient that flows into the state after each step.
+        ``|dL/dh_t|``, the whole gradient that flows into the state after each step; 0 in the padding.
     """
 
     params: Mapping[str, Array]
     theta: Array
-    x: Array | None
-    h0: Array
+    x: Any
+    h0: Any
     state_norms: Array
 
     def __repr__(self) -> str:

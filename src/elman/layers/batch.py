@@ -1,0 +1,180 @@
+"""What the caller gave as sequences, in the kernels' order of axes, and the way back to the caller's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..validation import finite, floating, matching, plain, sequence_list, sequences
+from .affine import Rows
+from .schedule import Schedule, segmented
+
+Array = NDArray[Any]
+
+
+class Batch:
+    """Sequences side by side.
+
+    Parameters
+    ----------
+    x : array_like or list of array_like
+        (T, B, D); (B, T, D) with ``batch_first``; (T, D) for one sequence; or a list of (T_i, D).
+    lengths : array_like of int, shape (B,), optional
+        Valid steps of each sequence.
+    reset : array_like of bool, optional
+        Shaped as x without its last axis: True where a sequence starts anew before the step.
+    input_size : int
+        Numbers D.
+    dtype : numpy.dtype
+        Type to convert to.
+    batch_first : bool
+        Order of the caller's axes.
+
+    Attributes
+    ----------
+    x : ndarray, shape (T, B, D)
+        C-contiguous.
+    T, B : int
+        Steps of the longest sequence, and sequences.
+    lengths : ndarray of int, shape (B,), or None
+        None where all have T steps.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError
+        If something does not fit; a number that is not finite counts at the valid steps only.
+    """
+
+    def __init__(
+        self, x: Any, lengths: ArrayLike | None, reset: Any, *, input_size: int, dtype: np.dtype[Any],
+        batch_first: bool,
+    ) -> None:  # fmt: skip
+        self.batch_first, self.listed = batch_first, is_list(x)
+        if self.listed:
+            if lengths is not None:
+                raise ArgumentError("lengths must be left out for a list of sequences, each of which has its own")
+            x, lengths = sequence_list(x, input_size)
+            given, self.single = x, False
+        else:
+            given, self.single = sequences(x, input_size, batch_first)
+        self.x = floating(given, "x", dtype)
+        self.T, self.B = self.x.shape[:2]
+        self.lengths = None if lengths is None else self._checked_lengths(lengths)
+        finite(self.x, "x", None if self.lengths is None else self.valid, self.inside)
+        self.reset = None if reset is None else self._checked_reset(reset)
+        self._schedules: dict[bool, Schedule] = {}
+
+    @property
+    def rows(self) -> Rows:
+        """The inputs as rows ``t * B + b``."""
+        return Rows(self.x.reshape(-1), self.x.shape[2], self.T * self.B)
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """Which steps are valid, (T, B)."""
+        stops = self.T if self.lengths is None else self.lengths
+        return np.broadcast_to(np.arange(self.T)[:, None] < stops, (self.T, self.B))
+
+    def schedule(self, reverse: bool) -> Schedule:
+        """The kernels' rows for one direction."""
+        if reverse not in self._schedules:
+            self._schedules[reverse] = segmented(self.T, self.B, self.lengths, self.reset, reverse)
+        return self._schedules[reverse]
+
+    def _checked_lengths(self, lengths: ArrayLike) -> NDArray[np.intp]:
+        """Lengths as an array (B,) of integers in 0 .. T."""
+        given = np.asarray(lengths)
+        if given.size == 0:
+            given = given.astype(np.intp)
+        if given.dtype.kind not in "iu":
+            raise DTypeError(f"lengths must be integers, got dtype {given.dtype}")
+        if self.single and given.ndim == 0:
+            given = given[None]
+        if given.shape != (self.B,):
+            raise ShapeError(f"lengths must have shape (B,) = ({self.B},), one for each sequence, got {given.shape}")
+        bad = np.flatnonzero((given < 0) | (given > self.T))
+        if len(bad):
+            raise ArgumentError(
+                f"lengths must lie in 0 .. T = {self.T}, the number of steps in x, got {given[bad[0]]} at index {bad[0]}"
+                f" ({len(bad)} such lengths in all)"
+            )
+        return given.astype(np.intp)
+
+    def _checked_reset(self, reset: Any) -> NDArray[np.bool_]:
+        """A reset mask as (T, B)."""
+        if self.listed:
+            mask = np.zeros((self.T, self.B), bool)
+            lengths = self._lengths()
+            if len(reset) != self.B or any(np.shape(r) != (n,) for r, n in zip(reset, lengths, strict=True)):
+                raise ShapeError("reset must be a list of arrays (T_i,), one for each sequence of x")
+            for b, row in enumerate(reset):
+                mask[: lengths[b], b] = _booleans(row)
+            return mask
+        given = _booleans(reset)
+        shape = (self.T,) if self.single else (self.B, self.T) if self.batch_first else (self.T, self.B)
+        if given.shape != shape:
+            axes = "(T,)" if self.single else "(B, T)" if self.batch_first else "(T, B)"
+            raise ShapeError(f"reset must have shape {axes} = {shape}, as x without its last axis, got {given.shape}")
+        return given[:, None] if self.single else given.T if self.batch_first else given
+
+    def _lengths(self) -> list[int]:
+        return [self.T] * self.B if self.lengths is None else self.lengths.tolist()
+
+    def outward(self, y: Array) -> Any:
+        """(T, B, ...) to what the caller gave: a view, or a list of views."""
+        if self.listed:
+            return [y[:n, b] for b, n in enumerate(self._lengths())]
+        if self.single:
+            return y[:, 0]
+        return y.swapaxes(0, 1) if self.batch_first else y
+
+    def inside_out(self, y: Array) -> Array:
+        """An array in the caller's order of axes as (T, B, ...): a view."""
+        return y[:, None] if self.single else y.swapaxes(0, 1) if self.batch_first else y
+
+    def inward(self, y: Any, name: str, width: int, dtype: np.dtype[Any]) -> Array:
+        """A gradient of an output of ``width`` numbers, shaped as the caller has it, to C-contiguous (T, B, width).
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            If it does not fit; what stands in the padding may be anything.
+        """
+        if self.listed:
+            lengths = self._lengths()
+            if not isinstance(y, list | tuple) or len(y) != self.B:
+                raise ShapeError(f"{name} must be a list of {self.B} arrays (T_i, {width}), as trace.output is")
+            out = np.zeros((self.T, self.B, width), dtype)
+            for b, n in enumerate(lengths):
+                out[:n, b] = matching(y[b], f"{name}[{b}]", (n, width), f"that of trace.output[{b}]", dtype)
+            return out
+        shape = (self.T, self.B) if not self.batch_first else (self.B, self.T)
+        wanted = ((self.T,) if self.single else shape) + (width,)
+        given = plain(y, name)
+        if given.shape != wanted:
+            raise ShapeError(f"{name} must have shape that of trace.output = {wanted}, got {given.shape}")
+        out = floating(self.inside_out(given), name, dtype)
+        finite(out, name, None if self.lengths is None else self.valid, self.inside)
+        return out
+
+    def inside(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """An index of (T, B, ...) as one of what the caller gave."""
+        t, b, *rest = index
+        order = (t,) if self.single else (b, t) if self.batch_first or self.listed else (t, b)
+        return (*order, *rest)
+
+
+def is_list(x: Any) -> bool:
+    """Whether this is a list of arrays rather than an array written as nested lists."""
+    return isinstance(x, list | tuple) and (len(x) == 0 or any(isinstance(item, np.ndarray) for item in x))
+
+
+def _booleans(mask: Any) -> Array:
+    """A mask of truth values."""
+    given = np.asarray(mask)
+    if given.dtype != bool:
+        raise DTypeError(f"reset must hold truth values (dtype bool), got dtype {given.dtype}: reset.astype(bool)")
+    return given

@@ -1,0 +1,172 @@
+"""Which row of the caller's arrays each row of a kernel is: lengths, restarts and directions come down to this.
+
+A kernel runs rows side by side from their first step, in descending order of their lengths. A sequence that restarts at
+some steps is several such rows; one that is read backwards is a row whose steps stand in the other order. So no kernel
+knows of lengths, restarts or directions, padding is never read, and the cost follows the number of valid steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The rows of one direction.
+
+    Attributes
+    ----------
+    T, B : int
+        Steps and rows of the kernel.
+    lengths : ndarray of int, shape (B,)
+        Steps of each row, descending.
+    active : ndarray of int64, shape (T,)
+        How many rows have step t.
+    outer_T, outer_B : int
+        Steps and sequences of the caller.
+    sequence : ndarray of int, shape (B,)
+        The sequence each row belongs to.
+    carried : ndarray of bool, shape (B,)
+        Whether the row starts from the state that the caller hands over; the others restart.
+    final : ndarray of int, shape (outer_B,)
+        The row that ends with the final state of each sequence.
+    stops_at : ndarray of int, shape (outer_B,)
+        Valid steps of each sequence.
+    outer : ndarray of int or None
+        For each valid row ``t * B + b`` of the kernel, in order, the row ``t * outer_B + b`` of the caller; None where
+        the two are the same throughout.
+    inner : ndarray of int or None
+        The valid rows of the kernel; None where all are.
+    """
+
+    T: int
+    B: int
+    lengths: Index
+    active: NDArray[np.int64]
+    outer_T: int
+    outer_B: int
+    sequence: Index
+    carried: NDArray[np.bool_]
+    final: Index
+    stops_at: Index
+    outer: Index | None
+    inner: Index | None
+
+    @property
+    def n_valid(self) -> int:
+        """Number of valid steps of all rows."""
+        return self.T * self.B if self.inner is None else len(self.inner)
+
+    @property
+    def covers(self) -> bool:
+        """Whether every step of the caller is valid."""
+        return self.n_valid == self.outer_T * self.outer_B
+
+    def gather(self, rows: Array, out: Array) -> None:
+        """Bring rows (outer_T * outer_B, n) of the caller into kernel order ``out`` (T * B, n); padding stays."""
+        if self.outer is None:
+            out[...] = rows
+        elif self.inner is None:
+            # "clip" because numpy copies through a buffer otherwise; the indices are right by construction
+            np.take(rows, self.outer, axis=0, out=out, mode="clip")
+        else:
+            out[self.inner] = rows[self.outer]
+
+    def compact(self, rows: Array) -> Array:
+        """The valid rows of an array (T * B, n) in kernel order; itself where all are."""
+        return rows if self.inner is None else rows[self.inner]
+
+    def scatter(self, rows: Array, out: Array) -> None:
+        """Write rows (T * B, n) in kernel order to their places in ``out`` (outer_T * outer_B, n)."""
+        self.place(self.compact(rows), out)
+
+    def place(self, valid: Array, out: Array) -> None:
+        """Write the valid rows alone to their places in ``out`` (outer_T * outer_B, n); others are left as they are."""
+        if self.outer is None:
+            out[...] = valid
+        else:
+            out[self.outer] = valid
+
+    def caller_place(self, t: int, b: int) -> tuple[int, int]:
+        """The caller's (step, sequence) of a kernel's step t of row b."""
+        if self.outer is None:
+            return t, b
+        at = t * self.B + b if self.inner is None else int(np.searchsorted(self.inner, t * self.B + b))
+        return divmod(int(self.outer[at]), self.outer_B)
+
+
+@lru_cache(maxsize=64)
+def dense(T: int, B: int, reverse: bool) -> Schedule:
+    """B sequences of T steps each, read forwards or backwards.
+
+    Kept between calls, since a training loop asks for the same one again and again.
+    """
+    outer = None
+    if reverse:
+        outer = (np.arange(T)[::-1, None] * B + np.arange(B)).reshape(-1)
+    rows = np.arange(B)
+    lengths, active = np.full(B, T), np.full(T, B, np.int64)
+    return Schedule(T, B, lengths, active, T, B, rows, np.ones(B, bool), rows, lengths, outer, None)
+
+
+def segmented(
+    T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | None, reverse: bool
+) -> Schedule:
+    """Sequences of several lengths that restart at given steps.
+
+    Parameters
+    ----------
+    lengths : ndarray of int, shape (B,), or None
+        Valid steps of each sequence; T by default.
+    reset : ndarray of bool, shape (T, B), or None
+        True where a sequence starts anew before the step; what stands in the padding does not count.
+    reverse : bool
+        Read every piece from its last step to its first.
+    """
+    stops_at = np.full(B, T) if lengths is None else lengths
+    if reset is None:
+        if lengths is None or (lengths == T).all():
+            return dense(T, B, reverse)
+        starts, sequence = np.zeros(B, np.intp), np.arange(B)
+    else:
+        begins = reset & (np.arange(T)[:, None] < stops_at)
+        if T:
+            begins[0] = False
+        # one piece begins at step 0 of every sequence, even of an empty one, whose final state is its initial one
+        sequence, starts = np.nonzero(np.concatenate([np.ones((B, 1), bool), begins[1:].T], axis=1))
+    first = np.append(True, sequence[1:] != sequence[:-1])[: len(sequence)]
+    last = np.append(first[1:], True)[: len(sequence)]
+    stops = np.where(last, stops_at[sequence], np.append(starts[1:], 0)[: len(sequence)])
+    carried = last.copy() if reverse else first.copy()
+    if reset is not None and T and not reverse:
+        carried &= ~reset[0, sequence] | (stops == starts)
+    order = np.argsort(starts - stops, kind="stable")
+    final = np.empty(B, np.intp)
+    ends = first if reverse else last
+    final[sequence[order][ends[order]]] = np.flatnonzero(ends[order])
+    rows = starts[order], stops[order], sequence[order], carried[order]
+    return _rows(T, B, *rows, final, stops_at, reverse)
+
+
+def _rows(
+    T: int, B: int, starts: Index, stops: Index, sequence: Index, carried: NDArray[np.bool_], final: Index,
+    stops_at: Index, reverse: bool,
+) -> Schedule:  # fmt: skip
+    """The schedule of pieces that are in order of their lengths."""
+    lengths = stops - starts
+    longest = int(lengths.max(initial=0))
+    valid = np.arange(longest)[:, None] < lengths
+    step, row = np.nonzero(valid)
+    at = stops[row] - 1 - step if reverse else starts[row] + step
+    inner = None if valid.all() else step * len(lengths) + row
+    active = valid.sum(axis=1, dtype=np.int64)
+    outer = at * B + sequence[row]
+    return Schedule(longest, len(lengths), lengths, active, T, B, sequence, carried, final, stops_at, outer, inner)

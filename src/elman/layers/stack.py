@@ -1,0 +1,158 @@
+"""Layers one upon the other, in one direction or both: what each reads from the ones below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .affine import Rows
+from .batch import Batch
+from .buffers import Buffers
+from .direction import Direction, Record
+from .noise import Noise
+from .zoneout import ZonedDirection
+
+Array = NDArray[Any]
+Weights = Mapping[str, Array]
+
+
+class Pass(NamedTuple):
+    """A forward pass through all layers.
+
+    Attributes
+    ----------
+    records : tuple of Record
+        One a direction, layer by layer.
+    output : Rows
+        The last layer's output, rows ``t * B + b``, both directions side by side.
+    """
+
+    records: tuple[Record, ...]
+    output: Rows
+
+
+class BackwardPass(NamedTuple):
+    """Gradients of all layers in the caller's order.
+
+    Attributes
+    ----------
+    x : ndarray, shape (T * B, D), or None
+    state : ndarray, shape (directions, B, n_states, H)
+        Of the initial states.
+    norms : ndarray, shape (directions, T, B, n_states), float64
+        ``|dL/ds_{t+1}|``.
+    """
+
+    x: Array | None
+    state: Array
+    norms: Array
+
+
+class Stack:
+    """All directions of all layers.
+
+    Parameters
+    ----------
+    layers : list of list of Direction
+        For each layer one direction, or two: forwards, then backwards.
+    """
+
+    def __init__(self, layers: list[list[Direction]]) -> None:
+        self.layers = layers
+        self.directions = [d for layer in layers for d in layer]
+        self.per_layer = len(layers[0])
+        self.width = self.per_layer * self.directions[0].R
+        self.key = tuple(d.key for d in self.directions)
+
+    def forward(
+        self, params: Weights, batch: Batch, state: Array | None, keep: bool, noise: Noise | None, buffers: Buffers,
+        top: Buffers,
+    ) -> Pass:  # fmt: skip
+        """Run all layers.
+
+        Parameters
+        ----------
+        state : ndarray, shape (directions, B, n_states, H), or None
+        keep : bool
+            Whether a backward pass is to follow.
+        buffers, top : Buffers
+            Memory for all but the last output, and for that.
+        """
+        rows, records = batch.rows, []
+        for i, layer in enumerate(self.layers):
+            memory = top if i == len(self.layers) - 1 else buffers
+            # the states of a single direction that are kept anyway are its output
+            own = keep and len(layer) == 1 and layer[0].stretch == 1 and batch.schedule(layer[0].reverse).outer is None
+            out = None if own else self._output(batch, layer, f"output_l{i}", memory)
+            for j, d in enumerate(layer):
+                k = i * self.per_layer + j
+                schedule, kept = batch.schedule(d.reverse), None
+                if noise is not None and isinstance(d, ZonedDirection):
+                    drawn = noise.zoneout[k]
+                    kept = None if drawn is None else d.in_kernel_order(drawn, schedule)
+                columns = None if out is None else Rows(out.flat[j * d.R :], out.stride, out.n)
+                start = None if state is None else state[k]
+                weights = _thinned(params, d, noise, k)
+                records.append(d.forward(weights, schedule, rows, start, keep, columns, buffers, kept))
+            first, r = layer[0], records[-1]
+            rows = out or Rows(r.states[r.schedule.B * first.s_rs :], first.s_rs, r.schedule.T * r.schedule.B)
+            factor = None if noise is None else noise.between[i]
+            if factor is not None:
+                rows = Rows((rows.view(self.width) * factor).reshape(-1), self.width, rows.n)
+        return Pass(tuple(records), rows)
+
+    def _output(self, batch: Batch, layer: list[Direction], name: str, memory: Buffers) -> Rows:
+        """Rows for one layer's output, 0 in the padding."""
+        n = batch.T * batch.B
+        flat = memory.take(name, n * self.width, layer[0].dtype)
+        if not batch.schedule(layer[0].reverse).covers:
+            flat[:] = 0
+        return Rows(flat, self.width, n)
+
+    def backward(
+        self, params: Weights, records: tuple[Record, ...], noise: Noise | None, d_output: Rows | None,
+        d_state: Array | None, need_x: bool, views: Weights, buffers: Buffers,
+    ) -> BackwardPass:  # fmt: skip
+        """Sweep back through all layers; the parameters' gradients go to ``views``."""
+        schedule = records[0].schedule
+        T, B = schedule.outer_T, schedule.outer_B
+        first = self.directions[0]
+        state = np.empty((len(self.directions), B, first.n_states, first.H), first.dtype)
+        norms = np.empty((len(self.directions), T, B, first.n_states))
+        d_x: Array | None = None
+        for i in reversed(range(len(self.layers))):
+            layer = self.layers[i]
+            d_x = self._input_memory(T * B, layer[0].D, schedule.covers, first.dtype) if i or need_x else None
+            for j, d in enumerate(layer):
+                k = i * self.per_layer + j
+                weights, record = _thinned(params, d, noise, k), records[k]
+                columns = None if d_output is None else Rows(d_output.flat[j * d.R :], d_output.stride, d_output.n)
+                delta, d_initial, squares = d.backward(
+                    weights, record, columns, None if d_state is None else d_state[k], buffers
+                )
+                d.gradients(record, delta, d_initial, views)
+                if weights is not params:
+                    views[d.weight_hh][...] *= noise.recurrent[k]  # type: ignore[union-attr]
+                if d_x is not None:
+                    d.input_gradient(weights, record, delta, d_x, add=j > 0)
+                state[k], norms[k] = d.initial_gradient(record, d_initial), d.outer_norms(record, squares)
+            if i:
+                assert d_x is not None
+                factor = None if noise is None else noise.between[i - 1]
+                if factor is not None:
+                    d_x *= factor
+                d_output = Rows(d_x.reshape(-1), d_x.shape[1], len(d_x))
+        return BackwardPass(d_x, state, norms)
+
+    @staticmethod
+    def _input_memory(n: int, D: int, covered: bool, dtype: np.dtype[Any]) -> Array:
+        return np.empty((n, D), dtype) if covered else np.zeros((n, D), dtype)
+
+
+def _thinned(params: Weights, d: Direction, noise: Noise | None, k: int) -> Weights:
+    """The parameters, with W_hh cut off from the units that recurrent dropout drew."""
+    factor = None if noise is None else noise.recurrent[k]
+    return params if factor is None else {**params, d.weight_hh: params[d.weight_hh] * factor}
