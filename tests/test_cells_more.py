@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from test_docs import DOCS, blocks, words
 
-import elman
 from elman.cells import GRU, GRU_RESET_BEFORE, LSTM, LSTM_PROJECTED, MGU, mgu
 from elman.errors import NonFiniteError
 from elman.kernels import compile as compiling
