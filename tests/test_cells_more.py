@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from test_docs import DOCS, blocks, words
 
+import elman
 from elman.cells import GRU, GRU_RESET_BEFORE, LSTM, LSTM_PROJECTED, MGU, mgu
 from elman.errors import NonFiniteError
 from elman.kernels import compile as compiling
+from elman.layers.mgu import MGU as Layer
 from elman.layers.recurrent import Recurrent
 from elman.testing import check_adjoint, check_cell, check_gradients
 
@@ -82,6 +84,29 @@ def test_two_layers_in_both_directions(cell, step):
     x = np.random.default_rng(3).standard_normal((4, 3, 3))
     check_gradients(layer, x, directions=2, training=False)
     check_gradients(layer, x, directions=2, training=True)
+    check_adjoint(make(cell, num_layers=2).linearize(x))
+
+
+@pytest.mark.parametrize(("cell", "step"), CELLS)
+def test_norms_are_those_of_the_dense_jacobians(cell, step):
+    """In both directions; those that the backward pass reports are of h alone, a projected one where there is one."""
+    rng = np.random.default_rng(4)
+    layer, x = make(cell), rng.standard_normal((6, 3, 3))
+    lin = layer.linearize(x)
+    J = np.array([[lin.jacobian(t, b) for b in range(3)] for t in range(6)])
+    v, got, expected = rng.standard_normal((3, 2, lin.state_size)), np.empty((6, 3, 2)), np.empty((6, 3, 2))
+    for product in ("jvp", "vjp"):
+        getattr(lin, product)(v, norms=got)
+        getattr(elman.JacobianStack(J), product)(v, norms=expected)
+        np.testing.assert_allclose(got, expected, rtol=1e-11)
+    trace = layer.trace(x)
+    R = trace.output.shape[2]
+    d_output, d_state = rng.standard_normal(trace.output.shape), np.zeros((3, lin.state_size))
+    norms = layer.backward(trace, d_output).state_norms
+    for t in reversed(range(6)):
+        d_state[:, :R] += d_output[t]
+        np.testing.assert_allclose(norms[0, t], np.linalg.norm(d_state[:, :R], axis=1), rtol=1e-11)
+        d_state = np.einsum("bij,bi->bj", J[t], d_state)
 
 
 @pytest.mark.parametrize(("cell", "step"), CELLS)
@@ -200,6 +225,44 @@ def test_an_output_that_overflows_where_c_does_not_is_found_at_its_step():
     assert (raised.value.gate, raised.value.step, raised.value.sample) == ("h", 2, 1)
 
 
+class TestLayer:
+    """The minimal gated unit by name."""
+
+    def test_gate_order_is_public(self):
+        assert Layer.GATES == ("f", "n")
+
+    def test_every_argument_arrives(self):
+        options = {
+            "num_layers": 2, "bias": False, "batch_first": True, "dropout": 0.1, "bidirectional": True,
+            "recurrent_dropout": 0.2, "zoneout": (0.3,), "learn_initial_state": True,
+        }  # fmt: skip
+        layer = Layer(3, 5, dtype="float32", weight_ih_init="zeros", rng=0, **options)
+        assert {name: getattr(layer, name) for name in options} == options
+        assert layer.dtype == np.float32
+        assert not layer.params["weight_ih_l1_reverse"].any()
+        for block in layer.params["weight_hh_l1"].reshape(2, 5, 5):
+            np.testing.assert_allclose(block @ block.T, np.eye(5), atol=1e-6)
+        assert layer.params["weight_ih_l1"].shape == (10, 10)
+        assert Layer(3, 5, bias_init="uniform", rng=0).params["bias_hh_l0"].all()
+
+    def test_it_learns_and_is_diagnosed(self):
+        x = np.random.default_rng(4).standard_normal((12, 64, 1))
+        net = elman.Network(Layer(1, 16, rng=0), elman.Readout(16, 1, rng=1))
+        history = elman.fit(
+            net, x, np.cumsum(x, axis=0), epochs=40, optimizer=elman.Adam(1e-2), progress=False, rng=0, truncation=6
+        )
+        assert history.loss[-1] < 0.1 * history.loss[0]
+        x = np.random.default_rng(5).standard_normal((40, 24, 1))
+        assert elman.diagnose(net, x, rng=0).verify().agrees
+
+    def test_a_closed_gate_keeps_the_state(self):
+        layer = Layer(3, 5, rng=0)
+        layer.params["bias_ih_l0"][:5] = -40.0
+        h0 = np.random.default_rng(6).standard_normal((1, 2, 5))
+        output, _ = layer(np.random.default_rng(7).standard_normal((9, 2, 3)), h0)
+        np.testing.assert_allclose(output, np.broadcast_to(h0, output.shape), rtol=1e-13)
+
+
 @pytest.fixture
 def own_cell(tmp_path, monkeypatch):
     """The cell of the page as a user's module: absolute imports, outside the package."""
@@ -222,7 +285,7 @@ def own_cell(tmp_path, monkeypatch):
 def test_a_cell_outside_the_package(own_cell):
     layer, packaged = make(own_cell), make(MGU)
     x = np.random.default_rng(4).standard_normal((6, 4, 3))
-    assert own_cell.forward.py_func.__module__ == "own_cell"
+    assert own_cell.forward.__module__ == "own_cell"
     assert np.array_equal(layer(x)[0], packaged(x)[0])
     check_gradients(layer, x)
 

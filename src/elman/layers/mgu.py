@@ -1,0 +1,73 @@
+"""The minimal gated unit as a layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import DTypeLike
+
+from ..cells import MGU as CELL
+from .initializers import Initializer
+from .recurrent import Recurrent
+
+
+class MGU(Recurrent):
+    r"""A layer of minimal gated units: :math:`h_t = (1 - f) h_{t-1} + f n`.
+
+    Called as :class:`elman.RNN`. A GRU whose one gate both resets and updates, with two thirds of its parameters:
+    :math:`f = \sigma(W_{if} x + b_{if} + W_{hf} h + b_{hf})`,
+    :math:`n = \tanh(W_{in} x + b_{in} + W_{hn} (f h) + b_{hn})`. Where f is 0 the state stays as it is.
+
+    Parameters
+    ----------
+    input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, recurrent_dropout, zoneout
+        As for :class:`elman.GRU`.
+    learn_initial_state, dtype, weight_ih_init, weight_hh_init, bias_init, rng
+        As for :class:`elman.GRU`.
+
+    Attributes
+    ----------
+    GATES : tuple of str
+        Order of the gates in the weights: f, n.
+    params : mapping
+        ``weight_ih_l0`` (2H, D), ``weight_hh_l0`` (2H, H), ``bias_ih_l0`` (2H,), ``bias_hh_l0`` (2H,), and so on for
+        every layer and backward direction: live views. The two biases enter as their sum.
+
+    Raises
+    ------
+    DTypeError, ArgumentError
+        For sizes, names or types outside what is listed.
+
+    References
+    ----------
+    Zhou, Wu, Zhang and Zhou, Minimal gated unit for recurrent neural networks, International Journal of Automation and
+    Computing 13 (2016) 226-234, arXiv:1603.09420.
+    """
+
+    GATES = CELL.gates
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | tuple[float, ...] = 0.0,
+        learn_initial_state: bool = False,
+        dtype: DTypeLike = "float64",
+        weight_ih_init: str | Initializer = "glorot",
+        weight_hh_init: str | Initializer = "orthogonal",
+        bias_init: str | Initializer = "zeros",
+        rng: Any = None,
+    ) -> None:
+        super().__init__(
+            CELL, CELL.variants[0], input_size, hidden_size, num_layers, bias=bias, batch_first=batch_first,
+            dropout=dropout, bidirectional=bidirectional, recurrent_dropout=recurrent_dropout, zoneout=zoneout,
+            learn_initial_state=learn_initial_state, dtype=dtype, weight_ih=weight_ih_init, weight_hh=weight_hh_init,
+            bias_init=bias_init, rng=rng,
+        )  # fmt: skip
