@@ -175,14 +175,6 @@ def test_too_large_for_float32_is_refused():
         elman.RNN(1, 2, dtype="float32")(np.full((2, 1, 1), 1e300))
 
 
-def test_lists_of_arrays_are_refused_with_a_cure():
-    layer, x, _, _ = layer_and_data()
-    with pytest.raises(ShapeError, match="np.stack"):
-        layer([x[:, 0], x[:, 1]])
-    with pytest.raises(ShapeError, match="np.stack"):
-        layer([x[:3, 0], x[:, 1]])
-
-
 def test_wrong_states_are_refused():
     layer, x, h0, _ = layer_and_data()
     with pytest.raises(ShapeError, match=r"h0 must have shape .* = \(1, 4, 7\)"):
@@ -205,9 +197,12 @@ def test_wrong_states_are_refused():
         ({"hidden_size": 2.5}, DTypeError, "hidden_size must be an integer"),
         ({"nonlinearity": "Tanh"}, ArgumentError, "'tanh'"),
         ({"dtype": "float16"}, DTypeError, "float32"),
-        ({"num_layers": 2}, ArgumentError, "num_layers must be 1"),
-        ({"bidirectional": True}, ArgumentError, "bidirectional"),
-        ({"dropout": 0.5}, ArgumentError, "dropout"),
+        ({"num_layers": 0}, ArgumentError, "num_layers must be at least 1"),
+        ({"dropout": 0.5}, ArgumentError, "num_layers must be at least 2"),
+        ({"num_layers": 2, "dropout": 1.0}, ArgumentError, "0 <= dropout < 1"),
+        ({"recurrent_dropout": -0.1}, ArgumentError, "0 <= recurrent_dropout < 1"),
+        ({"zoneout": (0.1, 0.2)}, ArgumentError, "one for each state"),
+        ({"zoneout": "0.1"}, DTypeError, "zoneout must be a number"),
         ({"weight_hh_init": "orthagonal"}, ArgumentError, "'orthogonal'"),
     ],
 )
@@ -544,14 +539,6 @@ def test_masks_and_ragged_lists_are_not_lost_silently():
         layer(np.ma.masked_array(x, x > 1))
     with pytest.raises(ShapeError, match="one length"):
         layer([[[1.0, 2.0, 3.0]], [[1.0, 2.0]]])
-
-
-def test_lengths_are_refused_until_they_come():
-    layer, x, _, _ = layer_and_data()
-    assert np.array_equal(layer(x, lengths=None)[0], layer.trace(x, lengths=None).output)
-    for call in (layer, layer.trace):
-        with pytest.raises(ArgumentError, match="lengths must be None"):
-            call(x, lengths=[6, 6, 6, 3])
 
 
 def test_broken_weights_are_named():

@@ -109,7 +109,26 @@ def backward(
         at = (keep * t * B + b0) * K * d_rs + Hp
         to = b0 * K * s_rs
         k = 2 * Hp + H
-        product((n1 - b0) * K, U, k, d_state, to, s_rs, VL, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs)
+        product(
+            (n1 - b0) * K,
+            U,
+            k,
+            d_state,
+            to,
+            s_rs,
+            VL,
+            delta,
+            at,
+            d_rs,
+            one,
+            P_back,
+            none,
+            k * VL,
+            VL,
+            d_state,
+            to,
+            s_rs,
+        )
 
 
 @kernel

@@ -122,7 +122,26 @@ def backward(
         at = (keep * t * B + b0) * K * d_rs
         to = b0 * K * s_rs
         k = 3 * Hp + H
-        product((n1 - b0) * K, U, k, zero, none, none, none, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs)
+        product(
+            (n1 - b0) * K,
+            U,
+            k,
+            zero,
+            none,
+            none,
+            none,
+            delta,
+            at,
+            d_rs,
+            one,
+            P_back,
+            none,
+            k * VL,
+            VL,
+            d_state,
+            to,
+            s_rs,
+        )
 
 
 @kernel

@@ -98,8 +98,8 @@ class Batch:
         bad = np.flatnonzero((given < 0) | (given > self.T))
         if len(bad):
             raise ArgumentError(
-                f"lengths must lie in 0 .. T = {self.T}, the number of steps in x, got {given[bad[0]]} at index {bad[0]}"
-                f" ({len(bad)} such lengths in all)"
+                f"lengths must lie in 0 .. T = {self.T}, the number of steps in x, got {given[bad[0]]} at index "
+                f"{bad[0]} ({len(bad)} such lengths in all)"
             )
         return given.astype(np.intp)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,61 +13,16 @@ from ..kernels import parallel, tile
 from ..kernels.vector import lanes_of
 from .affine import Rows
 from .buffers import Buffers, scratch
-from .layout import Layout
 from .schedule import Schedule
+from .views import Record, Views
 
 Array = NDArray[Any]
 ROWS = 4
 """Batch rows that a tile takes together; a slab is a multiple of it."""
 
 
-class Record(NamedTuple):
-    """What a forward pass of one direction leaves for a backward pass: flat padded arrays in kernel order.
-
-    Attributes
-    ----------
-    schedule : Schedule
-        Steps, rows, and where they are in the caller's arrays.
-    x : Rows
-        Inputs.
-    states : ndarray, flat
-        ``slots * B`` rows.
-    gates : ndarray, flat
-        ``T * B`` rows, empty for a cell that stores none.
-    slots : int
-        ``T + 1``, or 2 where only the last state is wanted.
-    given : bool
-        Whether the caller gave the initial state.
-    kept : ndarray or None
-        The share of each state that zoneout keeps, if drawn.
-    """
-
-    schedule: Schedule
-    x: Rows
-    states: Array
-    gates: Array
-    slots: int
-    given: bool
-    kept: Array | None
-
-
-class Direction(Layout):
-    """The kernels of a cell bound to sizes.
-
-    Parameters
-    ----------
-    reverse : bool
-        Whether it reads its sequences from the last step to the first.
-    *args
-        Those of :class:`Layout`.
-    """
-
-    def __init__(self, *args: Any, reverse: bool = False) -> None:
-        super().__init__(*args)
-        self.reverse = reverse
-
-    stretch = 1
-    """State slots that a step takes."""
+class Direction(Views):
+    """The kernels of a cell bound to sizes; parameters: those of :class:`elman.layers.views.Views`."""
 
     def start(self, params: Mapping[str, Array], schedule: Schedule, state: Array | None, rows: Array) -> None:
         """Write the initial states: the caller's where a row carries on, else the learned ones, or zeros."""
@@ -157,7 +112,7 @@ class Direction(Layout):
         return parallel.slabs(schedule.B, unit, flops, None if schedule.inner is None else schedule.lengths)
 
     def _failure(self, params: Mapping[str, Array], record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
-        """The exception for a kernel that stopped at step t of the rows b0 .. b1: it names the caller's step and sample."""
+        """What to raise when a kernel stopped at step t of the rows b0 .. b1, with the caller's step and sample."""
         schedule = record.schedule
         n = min(b1, int(schedule.active[t])) - b0
         # the kernel wrote the slot after the one of step t
@@ -181,12 +136,6 @@ class Direction(Layout):
 
     def settle(self, record: Record, slot: int, out: Array) -> None:
         """What a stepper still does after the kernel, here nothing: see :class:`ZonedDirection`."""
-
-    def last_state(self, record: Record) -> Array:
-        """The final state (outer_B, n_states, H) of every sequence, a copy."""
-        final, schedule = record.schedule.final, record.schedule
-        slot = self.stretch * schedule.lengths[final] % record.slots
-        return self.state_view(record.states, record.slots * schedule.B)[slot * schedule.B + final]
 
     def backward(
         self, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None,
@@ -270,10 +219,6 @@ class Direction(Layout):
         flops = self._flops((t1 - t0) * B * K, self.R)
         parallel.run(work, parallel.slabs(B, max(1, ROWS // K), flops))
 
-    def read(self, record: Record) -> Array:
-        """The states that the steps read, flat: at least T * B rows."""
-        return record.states
-
     def jacobian(self, record: Record, weights: Array, t: int, b: int) -> Array:
         """One step's Jacobian (S, S); ``weights`` is W_hh, flat, then W_hr."""
         J = np.empty((self.state_size, self.state_size), self.dtype)
@@ -349,9 +294,7 @@ class Direction(Layout):
             )
         return dX.reshape(n, Dp)[:, : self.D]
 
-    def input_gradient(
-        self, params: Mapping[str, Array], record: Record, delta: Array, out: Array, add: bool
-    ) -> None:
+    def input_gradient(self, params: Mapping[str, Array], record: Record, delta: Array, out: Array, add: bool) -> None:
         """Write ``dL/dx`` at the valid steps to ``out`` (outer_T * outer_B, D), or add it to what stands there."""
         schedule = record.schedule
         valid = self.input_rows(params, self._compact(schedule, delta, self.d_rs), schedule.n_valid)
@@ -359,64 +302,7 @@ class Direction(Layout):
             valid += out if schedule.outer is None else out[schedule.outer]
         schedule.place(valid, out)
 
-    def initial_gradient(self, record: Record, d_initial: Array) -> Array:
-        """The gradient (outer_B, n_states, H) of the state that the caller handed over, from that of every row's."""
-        schedule = record.schedule
-        out = np.zeros((schedule.outer_B, *d_initial.shape[1:]), self.dtype)
-        out[schedule.sequence[schedule.carried]] = d_initial[schedule.carried]
-        return out
 
-    def outer_norms(self, record: Record, squares: Array) -> Array:
-        """Square roots (outer_T, outer_B, n_states), in the caller's order, 0 in the padding."""
-        schedule = record.schedule
-        out = np.zeros((schedule.outer_T * schedule.outer_B, self.n_states))
-        schedule.scatter(squares.reshape(-1, self.n_states), out)
-        return np.sqrt(out, out=out).reshape(schedule.outer_T, schedule.outer_B, self.n_states)
-
-    def outer_gates(self, record: Record, i: int) -> Array:
-        """The i-th stored block (outer_T, outer_B, H) in the caller's order, 0 in the padding; read-only."""
-        schedule = record.schedule
-        n = schedule.T * schedule.B
-        rows = record.gates[: n * self.g_rs].reshape(n, self.g_rs)[:, i * self.Hp : i * self.Hp + self.H]
-        if schedule.outer is None:
-            return _read_only(rows.reshape(schedule.outer_T, schedule.outer_B, self.H))
-        out = np.zeros((schedule.outer_T * schedule.outer_B, self.H), self.dtype)
-        schedule.scatter(rows, out)
-        return _read_only(out.reshape(schedule.outer_T, schedule.outer_B, self.H))
-
-    def outer_states(self, record: Record, i: int) -> Array:
-        """The i-th state (outer_T + 1, outer_B, size) in the caller's order, read-only.
-
-        Read forwards, entry 0 is the initial state and entry t + 1 the state after step t. Read backwards, entry t is
-        the state after step t and the last entry the initial one. In the padding it is 0.
-        """
-        schedule, size = record.schedule, self.state_sizes[i]
-        T, B = schedule.outer_T, schedule.outer_B
-        rows = self.state_slots(record)[:, :, i, :size]
-        if schedule.outer is None:
-            return _read_only(rows)
-        out = np.zeros((T + 1, B, size), self.dtype)
-        first = 0 if self.reverse else 1
-        after = rows[1:].reshape(schedule.T * schedule.B, size)
-        schedule.scatter(after, out[first : first + T].reshape(T * B, size))
-        begun = schedule.carried
-        at = schedule.stops_at if self.reverse else np.zeros(B, np.intp)
-        out[at[schedule.sequence[begun]], schedule.sequence[begun]] = rows[0, begun]
-        return _read_only(out)
-
-    def state_slots(self, record: Record) -> Array:
-        """The state before the first step and after each, in kernel order: a view (T + 1, B, n_states, H)."""
-        step, schedule = self.dtype.itemsize, record.schedule
-        shape = (schedule.T + 1, schedule.B, self.n_states, self.H)
-        strides = (self.stretch * schedule.B * self.s_rs * step, self.s_rs * step, self.Hp * step, step)
-        return np.ndarray(shape, self.dtype, record.states, 0, strides)
-
-
-def _read_only(view: Array) -> Array:
-    view.flags.writeable = False
-    return view
-
-
-def _broken(rows: Array) -> NDArray[np.bool_]:
+def _broken(rows: Array) -> Any:
     """Which rows (n, size) hold something not finite."""
     return ~np.isfinite(rows).all(axis=1)

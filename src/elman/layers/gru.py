@@ -95,8 +95,21 @@ class GRU(Recurrent):
         self.reset_after = bool(reset_after)
         cell = CELL if reset_after else GRU_RESET_BEFORE
         super().__init__(
-            cell, cell.variants[0], input_size, hidden_size, num_layers, bias=bias, batch_first=batch_first, dropout=dropout,
-            bidirectional=bidirectional, recurrent_dropout=recurrent_dropout, zoneout=zoneout,
-            learn_initial_state=learn_initial_state, dtype=dtype, weight_ih=weight_ih_init, weight_hh=weight_hh_init,
-            bias_init=bias_init, rng=rng,
-        )  # fmt: skip
+            cell,
+            cell.variants[0],
+            input_size,
+            hidden_size,
+            num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            recurrent_dropout=recurrent_dropout,
+            zoneout=zoneout,
+            learn_initial_state=learn_initial_state,
+            dtype=dtype,
+            weight_ih=weight_ih_init,
+            weight_hh=weight_hh_init,
+            bias_init=bias_init,
+            rng=rng,
+        )

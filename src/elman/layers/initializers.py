@@ -149,7 +149,7 @@ def fill(
     parameters: Mapping[str, Array], gates: int, weight_ih: str | Initializer, weight_hh: str | Initializer,
     bias: str | Initializer, rng: np.random.Generator,
 ) -> None:  # fmt: skip
-    """Draw the parameters of a recurrent layer, each gate's block by itself; learned initial states stay as they are.
+    """Draw the parameters of a recurrent layer, each gate's block by itself; learned initial states stay.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def fill(
             continue
         initializer, argument, blocks = given[kind]
         draw = by_name(initializer, argument)
-        for block in view.reshape(blocks, -1, *view.shape[1:]):
+        for block in view.reshape(blocks, len(view) // blocks, *view.shape[1:]):
             values = np.asarray(draw(block.shape, rng))
             if values.shape != block.shape or not np.isfinite(values).all():
                 raise ArgumentError(

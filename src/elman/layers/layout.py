@@ -34,9 +34,7 @@ class Layout:
         End of the parameters' names, such as ``"_l0"``.
     """
 
-    def __init__(
-        self, cell: Cell, variant: str, D: int, H: int, R: int, dtype: np.dtype[Any], suffix: str
-    ) -> None:
+    def __init__(self, cell: Cell, variant: str, D: int, H: int, R: int, dtype: np.dtype[Any], suffix: str) -> None:
         self.cell, self.variant, self.D, self.H, self.R = cell, variant, D, H, R
         self.dtype, self.suffix = dtype, suffix
         self.code = cell.variants.index(variant)

@@ -12,7 +12,8 @@ from ..errors import ArgumentError
 from ..linearization import ElementwiseFactors, Linearization
 from .affine import Affine, Rows
 from .buffers import Fresh, scratch
-from .direction import Direction, Record
+from .direction import Direction
+from .views import Record
 
 Array = NDArray[Any]
 

@@ -45,8 +45,8 @@ class LSTM(Recurrent):
     learn_initial_state : bool, default False
         Whether the state that a sequence starts from, where none is given, is learned: parameters ``h0_l0`` (H,), ...
     forget_bias : float, default 1.0
-        Added to the forget gate's part of every ``bias_ih``, and to no other bias: what the gate sees at the start. At 0,
-        half of c is lost at every step (Jozefowicz, Zaremba, Sutskever, ICML 2015).
+        Added to the forget gate's part of every ``bias_ih``, and to no other bias: what the gate sees at the start. At
+        0, half of c is lost at every step (Jozefowicz, Zaremba, Sutskever, ICML 2015).
     proj_size : int, default 0
         If above 0, the size R < H of the output ``h = W_hr (o tanh(c))``, which is also what the recurrent weights
         read (Sak, Senior, Beaufays, Interspeech 2014).
@@ -106,10 +106,24 @@ class LSTM(Recurrent):
             raise ArgumentError(f"forget_bias must be a finite number, got {forget_bias!r}")
         cell = LSTM_PROJECTED if proj_size else CELL
         super().__init__(
-            cell, cell.variants[0], input_size, hidden_size, num_layers, bias=bias, batch_first=batch_first, dropout=dropout,
-            bidirectional=bidirectional, recurrent_dropout=recurrent_dropout, zoneout=zoneout,
-            learn_initial_state=learn_initial_state, proj_size=self.proj_size, dtype=dtype, weight_ih=weight_ih_init, weight_hh=weight_hh_init,
-            bias_init=bias_init, rng=rng,
-        )  # fmt: skip
+            cell,
+            cell.variants[0],
+            input_size,
+            hidden_size,
+            num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            recurrent_dropout=recurrent_dropout,
+            zoneout=zoneout,
+            learn_initial_state=learn_initial_state,
+            proj_size=self.proj_size,
+            dtype=dtype,
+            weight_ih=weight_ih_init,
+            weight_hh=weight_hh_init,
+            bias_init=bias_init,
+            rng=rng,
+        )
         for d in self.stack.directions if self.bias else []:
             self.params[d.bias_ih][self.hidden_size : 2 * self.hidden_size] += forget_bias

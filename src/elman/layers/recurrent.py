@@ -9,19 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..cells import Cell
-from ..errors import ArgumentError, NonFiniteError
-from ..validation import matching, real_dtype, size
+from ..errors import ArgumentError
+from ..validation import real_dtype, size
 from .affine import Rows
 from .batch import Batch
 from .buffers import Buffers, Fresh, scratch
 from .direction import Direction
+from .dynamics import Dynamics
 from .initializers import Initializer, fill
-from .linearize import LayerLinearization
 from .noise import Noise, Regularizer, choose
-from .parameters import Parameterised, Parameters
+from .parameters import Parameters
 from .stack import Stack
 from .states import State, States
-from .stepper import Stepper
 from .trace import Gradients, Trace, named_gates, named_states
 from .zoneout import ZonedDirection
 
@@ -29,7 +28,7 @@ Array = NDArray[Any]
 FRESH = Fresh()
 
 
-class Recurrent(Parameterised):
+class Recurrent(Dynamics):
     """Common to all recurrent layers; built by the classes that users name, such as :class:`elman.RNN`.
 
     Parameters
@@ -52,7 +51,7 @@ class Recurrent(Parameterised):
     bidirectional, bias, batch_first, learn_initial_state : bool
         As given.
     params, theta, dtype
-        See :class:`Parameterised`.
+        See :class:`elman.layers.parameters.Parameterised`.
     """
 
     def __init__(
@@ -306,8 +305,9 @@ class Recurrent(Parameterised):
         if theta is None:
             theta = buffers.take("theta", self.parameters.size, self.dtype)
         views = self.parameters.view(theta)
-        done = self.stack.backward(self.params, trace.records, trace.noise, rows, d_state, need_x, views, buffers)
-        self._check_gradient(done.norms, done.state, theta, done.x)
+        stack = self.stack
+        done = stack.backward(self.params, trace.records, trace.noise, rows, d_state, need_x, views, buffers)
+        stack.check_gradient(done, theta)
         batch = trace.batch
         d_x = None if done.x is None else batch.outward(done.x.reshape(batch.T, batch.B, self.input_size))
         d_h0 = self.states.outward(done.state, batch.single)
@@ -329,115 +329,3 @@ class Recurrent(Parameterised):
                 for name, variant, D, H, _, char, _ in key[:1]
             )
             raise ArgumentError(f"trace must be of this layer, {wanted}; it was made by {made}")
-
-    def _check_gradient(self, norms: Array, d_initial: Array, theta: Array, d_x: Array | None) -> None:
-        """Refuse a gradient that overflowed; where a state's did, say where on its way back that began."""
-        arrays = {"the initial state": d_initial, "the parameters": theta, "x": d_x}
-        broken = [name for name, a in arrays.items() if a is not None and not np.isfinite(a).all()]
-        if not broken:
-            return
-        for d, of_direction in reversed(list(zip(self.stack.directions, norms, strict=True))):
-            bad = np.argwhere(~np.isfinite(of_direction))
-            if len(bad):
-                step, sample, state = (int(i) for i in bad[0 if d.reverse else -1])
-                part = d.cell.states[state]
-                raise NonFiniteError(
-                    f"{d.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on its "
-                    "way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
-                    what="gradient", layer=d.label, gate=part, step=step, sample=sample,
-                )  # fmt: skip
-        label = self.stack.directions[0].label
-        raise NonFiniteError(
-            f"{label}: the gradient of {broken[0]} overflows in {self.dtype}; scale the loss down",
-            what="gradient", layer=label,
-        )  # fmt: skip
-
-    def linearize(self, x: Any, h0: State | None = None) -> LayerLinearization:
-        """The tangent dynamics along the trajectories that ``x`` drives, with the weights as they are now.
-
-        The state is that of all layers together, the first layer's first; for an LSTM (h, c) of each. Nothing is drawn
-        at random: zoneout enters by its mean.
-
-        Parameters
-        ----------
-        x, h0
-            As for calling the layer; B sequences of one length become ``n_sequences``.
-
-        Returns
-        -------
-        Linearization
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for calling the layer; ArgumentError for a bidirectional layer, which has no state that one step carries
-            to the next.
-        """
-        if self.bidirectional:
-            raise ArgumentError(
-                "a bidirectional layer cannot be linearized: its directions run against each other, so that there is "
-                "no one state which a step carries to the next. Take each direction as a layer of its own"
-            )
-        trace = self.trace(x, h0, training=False)
-        if trace.batch.lengths is not None:
-            raise ArgumentError("x must be sequences of one length to be linearized, got a list of several lengths")
-        return LayerLinearization(self.stack.directions, self.params, trace.records)
-
-    def measure_gradient(self, x: Any, start: ArrayLike, h0: State | None = None) -> Array:
-        """Measure the true gradient by lag, with the kernels that train.
-
-        Parameters
-        ----------
-        x, h0
-            As for calling the layer.
-        start : array_like, shape (B, S)
-            Gradient of a loss with respect to the last state, that of all layers together.
-
-        Returns
-        -------
-        ndarray, shape (T + 1, B)
-            Natural logarithm of ``|dL/ds_{T-k}|`` for lags k = 0 .. T; -inf where it is exactly 0, inf or NaN from
-            where it overflows: here an overflow is a result, not an error.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for :meth:`linearize`.
-        """
-        lin = self.linearize(x, h0)
-        B, T = lin.n_sequences, lin.n_steps
-        start = matching(start, "start", (B, lin.state_size), "(B, S)", self.dtype)
-        norms = np.empty((T + 1, B))
-        norms[0] = np.linalg.norm(start.astype(np.float64), axis=1)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            lin.vjp(start, norms=norms[1:, :, None])
-            return np.log(norms)
-
-    def loss_start(self, x: Any, y: ArrayLike | None = None, **options: Any) -> None:
-        """A layer without a readout has no loss: None. See :meth:`elman.Network.loss_start`."""
-
-    def stepper(self, batch_size: int = 1, h0: State | None = None) -> Stepper:
-        """Stream one step at a time with the weights as they are now.
-
-        Parameters
-        ----------
-        batch_size : int, default 1
-            Number B of sequences side by side.
-        h0 : array_like, shape (num_layers, B, H), optional
-            Initial state; zero, or the learned one, by default.
-
-        Returns
-        -------
-        Stepper
-            ``y = stepper(x_t)``; see there.
-
-        Raises
-        ------
-        ArgumentError
-            For a bidirectional layer, which needs the end of a sequence to begin.
-        """
-        if self.bidirectional:
-            raise ArgumentError("a bidirectional layer cannot stream: its backward direction begins at the last step")
-        B = size(batch_size, "batch_size")
-        state = None if h0 is None else self.states.inward(h0, "{}0", B, False)
-        return Stepper(self.stack.directions, self.states, self.params, B, state)

@@ -99,8 +99,21 @@ class RNN(Recurrent):
     ) -> None:
         self.nonlinearity = choice(nonlinearity, "nonlinearity", ELMAN.variants)
         super().__init__(
-            ELMAN, nonlinearity, input_size, hidden_size, num_layers, bias=bias, batch_first=batch_first, dropout=dropout,
-            bidirectional=bidirectional, recurrent_dropout=recurrent_dropout, zoneout=zoneout,
-            learn_initial_state=learn_initial_state, dtype=dtype, weight_ih=weight_ih_init, weight_hh=weight_hh_init,
-            bias_init=bias_init, rng=rng,
-        )  # fmt: skip
+            ELMAN,
+            nonlinearity,
+            input_size,
+            hidden_size,
+            num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            recurrent_dropout=recurrent_dropout,
+            zoneout=zoneout,
+            learn_initial_state=learn_initial_state,
+            dtype=dtype,
+            weight_ih=weight_ih_init,
+            weight_hh=weight_hh_init,
+            bias_init=bias_init,
+            rng=rng,
+        )

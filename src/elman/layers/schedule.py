@@ -117,9 +117,7 @@ def dense(T: int, B: int, reverse: bool) -> Schedule:
     return Schedule(T, B, lengths, active, T, B, rows, np.ones(B, bool), rows, lengths, outer, None)
 
 
-def segmented(
-    T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | None, reverse: bool
-) -> Schedule:
+def segmented(T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | None, reverse: bool) -> Schedule:
     """Sequences of several lengths that restart at given steps.
 
     Parameters

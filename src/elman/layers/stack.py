@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import NonFiniteError
 from .affine import Rows
 from .batch import Batch
 from .buffers import Buffers
-from .direction import Direction, Record
+from .direction import Direction
 from .noise import Noise
+from .views import Record
 from .zoneout import ZonedDirection
 
 Array = NDArray[Any]
@@ -150,6 +152,33 @@ class Stack:
     @staticmethod
     def _input_memory(n: int, D: int, covered: bool, dtype: np.dtype[Any]) -> Array:
         return np.empty((n, D), dtype) if covered else np.zeros((n, D), dtype)
+
+    def check_gradient(self, done: BackwardPass, theta: Array) -> None:
+        """Refuse a gradient that overflowed; where a state's did, say where on its way back that began.
+
+        Raises
+        ------
+        NonFiniteError
+        """
+        arrays = {"the initial state": done.state, "the parameters": theta, "x": done.x}
+        broken = [name for name, a in arrays.items() if a is not None and not np.isfinite(a).all()]
+        if not broken:
+            return
+        for d, of_direction in reversed(list(zip(self.directions, done.norms, strict=True))):
+            bad = np.argwhere(~np.isfinite(of_direction))
+            if len(bad):
+                step, sample, state = (int(i) for i in bad[0 if d.reverse else -1])
+                part = d.cell.states[state]
+                raise NonFiniteError(
+                    f"{d.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on its "
+                    "way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
+                    what="gradient", layer=d.label, gate=part, step=step, sample=sample,
+                )  # fmt: skip
+        label = self.directions[0].label
+        raise NonFiniteError(
+            f"{label}: the gradient of {broken[0]} overflows in {theta.dtype}; scale the loss down",
+            what="gradient", layer=label,
+        )  # fmt: skip
 
 
 def _thinned(params: Weights, d: Direction, noise: Noise | None, k: int) -> Weights:

@@ -12,9 +12,10 @@ from ..errors import NonFiniteError, ShapeError
 from ..validation import real_array
 from .affine import Rows
 from .buffers import Fresh, aligned
-from .direction import Direction, Record
+from .direction import Direction
 from .schedule import dense
 from .states import States
+from .views import Record
 
 Array = NDArray[Any]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from .affine import Rows
 from .batch import Batch
-from .direction import Record
 from .noise import Noise
 from .stack import Stack
+from .views import Record
 
 Array = NDArray[Any]
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .affine import Rows
-from .direction import Direction, Record
+from .direction import Direction
 from .schedule import Schedule
+from .views import Record
 
 Array = NDArray[Any]
 
@@ -41,7 +42,7 @@ class ZonedDirection(Direction):
         self.zoneout = np.array(zoneout, self.dtype)[:, None]
 
     def _kept(self, record: Record, t: int, n: int) -> Array:
-        """z of step t for the first n rows: (n or 1, n_states, H or 1)."""
+        """Z of step t for the first n rows: (n or 1, n_states, H or 1)."""
         if record.kept is None:
             return self.zoneout[None]
         B = record.schedule.B

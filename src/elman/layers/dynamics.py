@@ -1,0 +1,122 @@
+"""A layer as a dynamical system: its linearization, its true gradient by lag, and streaming."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ArgumentError
+from ..validation import matching, size
+from .linearize import LayerLinearization
+from .parameters import Parameterised
+from .stack import Stack
+from .states import State, States
+from .stepper import Stepper
+from .trace import Trace
+
+Array = NDArray[Any]
+
+
+class Dynamics(Parameterised):
+    """What analysis asks of a recurrent layer; see :class:`elman.layers.recurrent.Recurrent`."""
+
+    bidirectional: bool
+    stack: Stack
+    states: States
+
+    @abstractmethod
+    def trace(self, x: Any, h0: State | None = None, *, training: bool | None = None) -> Trace:
+        """Run the layer and keep what a backward pass needs."""
+
+    def linearize(self, x: Any, h0: State | None = None) -> LayerLinearization:
+        """The tangent dynamics along the trajectories that ``x`` drives, with the weights as they are now.
+
+        The state is that of all layers together, the first layer's first; for an LSTM (h, c) of each. Nothing is drawn
+        at random: zoneout enters by its mean.
+
+        Parameters
+        ----------
+        x, h0
+            As for calling the layer; B sequences of one length become ``n_sequences``.
+
+        Returns
+        -------
+        Linearization
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError, NonFiniteError
+            As for calling the layer; ArgumentError for a bidirectional layer, which has no state that one step carries
+            to the next.
+        """
+        if self.bidirectional:
+            raise ArgumentError(
+                "a bidirectional layer cannot be linearized: its directions run against each other, so that there is "
+                "no one state which a step carries to the next. Take each direction as a layer of its own"
+            )
+        trace = self.trace(x, h0, training=False)
+        if trace.batch.lengths is not None:
+            raise ArgumentError("x must be sequences of one length to be linearized, got a list of several lengths")
+        return LayerLinearization(self.stack.directions, self.params, trace.records)
+
+    def measure_gradient(self, x: Any, start: ArrayLike, h0: State | None = None) -> Array:
+        """Measure the true gradient by lag, with the kernels that train.
+
+        Parameters
+        ----------
+        x, h0
+            As for calling the layer.
+        start : array_like, shape (B, S)
+            Gradient of a loss with respect to the last state, that of all layers together.
+
+        Returns
+        -------
+        ndarray, shape (T + 1, B)
+            Natural logarithm of ``|dL/ds_{T-k}|`` for lags k = 0 .. T; -inf where it is exactly 0, inf or NaN from
+            where it overflows: here an overflow is a result, not an error.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError, NonFiniteError
+            As for :meth:`linearize`.
+        """
+        lin = self.linearize(x, h0)
+        B, T = lin.n_sequences, lin.n_steps
+        start = matching(start, "start", (B, lin.state_size), "(B, S)", self.dtype)
+        norms = np.empty((T + 1, B))
+        norms[0] = np.linalg.norm(start.astype(np.float64), axis=1)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            lin.vjp(start, norms=norms[1:, :, None])
+            return np.log(norms)
+
+    def loss_start(self, x: Any, y: ArrayLike | None = None, **options: Any) -> None:
+        """A layer without a readout has no loss: None. See :meth:`elman.Network.loss_start`."""
+
+    def stepper(self, batch_size: int = 1, h0: State | None = None) -> Stepper:
+        """Stream one step at a time with the weights as they are now.
+
+        Parameters
+        ----------
+        batch_size : int, default 1
+            Number B of sequences side by side.
+        h0 : array_like, shape (num_layers, B, H), optional
+            Initial state; zero, or the learned one, by default.
+
+        Returns
+        -------
+        Stepper
+            ``y = stepper(x_t)``; see there.
+
+        Raises
+        ------
+        ArgumentError
+            For a bidirectional layer, which needs the end of a sequence to begin.
+        """
+        if self.bidirectional:
+            raise ArgumentError("a bidirectional layer cannot stream: its backward direction begins at the last step")
+        B = size(batch_size, "batch_size")
+        state = None if h0 is None else self.states.inward(h0, "{}0", B, False)
+        return Stepper(self.stack.directions, self.states, self.params, B, state)

@@ -1,0 +1,130 @@
+"""What a pass of one direction keeps, and how it looks in the caller's order."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .affine import Rows
+from .layout import Layout
+from .schedule import Schedule
+
+Array = NDArray[Any]
+
+
+class Record(NamedTuple):
+    """What a forward pass of one direction leaves for a backward pass: flat padded arrays in kernel order.
+
+    Attributes
+    ----------
+    schedule : Schedule
+        Steps, rows, and where they are in the caller's arrays.
+    x : Rows
+        Inputs.
+    states : ndarray, flat
+        ``slots * B`` rows.
+    gates : ndarray, flat
+        ``T * B`` rows, empty for a cell that stores none.
+    slots : int
+        ``T + 1``, or 2 where only the last state is wanted.
+    given : bool
+        Whether the caller gave the initial state.
+    kept : ndarray or None
+        The share of each state that zoneout keeps, if drawn.
+    """
+
+    schedule: Schedule
+    x: Rows
+    states: Array
+    gates: Array
+    slots: int
+    given: bool
+    kept: Array | None
+
+
+class Views(Layout):
+    """A layout with the direction in which it is read.
+
+    Parameters
+    ----------
+    reverse : bool
+        Whether it reads its sequences from the last step to the first.
+    *args
+        Those of :class:`Layout`.
+    """
+
+    def __init__(self, *args: Any, reverse: bool = False) -> None:
+        super().__init__(*args)
+        self.reverse = reverse
+
+    stretch = 1
+    """State slots that a step takes."""
+
+    def last_state(self, record: Record) -> Array:
+        """The final state (outer_B, n_states, H) of every sequence, a copy."""
+        final, schedule = record.schedule.final, record.schedule
+        slot = self.stretch * schedule.lengths[final] % record.slots
+        return self.state_view(record.states, record.slots * schedule.B)[slot * schedule.B + final]
+
+    def read(self, record: Record) -> Array:
+        """The states that the steps read, flat: at least T * B rows."""
+        return record.states
+
+    def initial_gradient(self, record: Record, d_initial: Array) -> Array:
+        """The gradient (outer_B, n_states, H) of the state that the caller handed over, from that of every row's."""
+        schedule = record.schedule
+        out = np.zeros((schedule.outer_B, *d_initial.shape[1:]), self.dtype)
+        out[schedule.sequence[schedule.carried]] = d_initial[schedule.carried]
+        return out
+
+    def outer_norms(self, record: Record, squares: Array) -> Array:
+        """Square roots (outer_T, outer_B, n_states), in the caller's order, 0 in the padding."""
+        schedule = record.schedule
+        out = np.zeros((schedule.outer_T * schedule.outer_B, self.n_states))
+        schedule.scatter(squares.reshape(-1, self.n_states), out)
+        return np.sqrt(out, out=out).reshape(schedule.outer_T, schedule.outer_B, self.n_states)
+
+    def outer_gates(self, record: Record, i: int) -> Array:
+        """The i-th stored block (outer_T, outer_B, H) in the caller's order, 0 in the padding; read-only."""
+        schedule = record.schedule
+        n = schedule.T * schedule.B
+        rows = record.gates[: n * self.g_rs].reshape(n, self.g_rs)[:, i * self.Hp : i * self.Hp + self.H]
+        if schedule.outer is None:
+            return _read_only(rows.reshape(schedule.outer_T, schedule.outer_B, self.H))
+        out = np.zeros((schedule.outer_T * schedule.outer_B, self.H), self.dtype)
+        schedule.scatter(rows, out)
+        return _read_only(out.reshape(schedule.outer_T, schedule.outer_B, self.H))
+
+    def outer_states(self, record: Record, i: int) -> Array:
+        """The i-th state (outer_T + 1, outer_B, size) in the caller's order, read-only.
+
+        Read forwards, entry 0 is the initial state and entry t + 1 the state after step t. Read backwards, entry t is
+        the state after step t and the last entry the initial one. In the padding it is 0.
+        """
+        schedule, size = record.schedule, self.state_sizes[i]
+        T, B = schedule.outer_T, schedule.outer_B
+        rows = self.state_slots(record)[:, :, i, :size]
+        if schedule.outer is None:
+            return _read_only(rows)
+        out = np.zeros((T + 1, B, size), self.dtype)
+        first = 0 if self.reverse else 1
+        after = rows[1:].reshape(schedule.T * schedule.B, size)
+        schedule.scatter(after, out[first : first + T].reshape(T * B, size))
+        begun = schedule.carried
+        at = schedule.stops_at if self.reverse else np.zeros(B, np.intp)
+        out[at[schedule.sequence[begun]], schedule.sequence[begun]] = rows[0, begun]
+        return _read_only(out)
+
+    def state_slots(self, record: Record) -> Array:
+        """The state before the first step and after each, in kernel order: a view (T + 1, B, n_states, H)."""
+        step, schedule = self.dtype.itemsize, record.schedule
+        shape = (schedule.T + 1, schedule.B, self.n_states, self.H)
+        strides = (self.stretch * schedule.B * self.s_rs * step, self.s_rs * step, self.Hp * step, step)
+        return np.ndarray(shape, self.dtype, record.states, 0, strides)
+
+
+def _read_only(view: Array) -> Array:
+    view.flags.writeable = False
+    return view
