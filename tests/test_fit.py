@@ -11,7 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import elman
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from elman.testing import check_gradients
 from elman.training import SGD, Adam, History, MeanSquaredError, fit, global_norm
 
 
@@ -579,7 +581,7 @@ def test_nothing_is_trained_by_a_call_that_is_refused():
         (DTypeError, "integer classes", {"y": t_by_n, "loss": "cross_entropy"}),
         (ArgumentError, r"y\[0, 0\] is 3", {"y": np.full((7, 10), 3), "loss": "cross_entropy"}),
         (ShapeError, r"validation y must have shape", {"validation": (x, y[:, :4])}),
-        (DTypeError, "validation must be a pair", {"validation": x}),
+        (DTypeError, r"validation must be \(x, y\) or", {"validation": x}),
         (ArgumentError, "loss must be one of", {"loss": "l2"}),
         (DTypeError, "optimizer", {"optimizer": 1e-3}),
         (DTypeError, "callbacks must be a sequence", {"callbacks": print}),
@@ -652,3 +654,126 @@ def test_importing_training_does_not_import_tqdm_or_matplotlib():
     code = "import sys, elman.training; print(*(m in sys.modules for m in ('tqdm', 'matplotlib', 'scipy.stats')))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False"] * 3
+
+
+class TestLengths:
+    """Padding holds NaN; the loss counts valid steps alone."""
+
+    @staticmethod
+    def data(batch_first=False):
+        rng = np.random.default_rng(5)
+        lengths = np.array([7, 0, 3, 9, 1, 9, 4, 6])
+        x = rng.standard_normal((9, 8, 2))
+        y = np.cumsum(x, axis=0)
+        for b, n in enumerate(lengths):
+            x[n:, b], y[n:, b] = np.nan, np.nan
+        return (x.swapaxes(0, 1), y.swapaxes(0, 1), lengths) if batch_first else (x, y, lengths)
+
+    @staticmethod
+    def network(**options):
+        return elman.Network(elman.GRU(2, 6, rng=0, **options), elman.Readout(6, 2, rng=1))
+
+    def test_the_loss_is_the_mean_over_valid_steps(self):
+        x, y, lengths = self.data()
+        for batch_size in (8, 3, 1):
+            net = self.network()
+            history = elman.fit(
+                net, x, y, lengths=lengths, validation=(x, y, lengths), optimizer=elman.SGD(1e-14), epochs=1,
+                batch_size=batch_size, progress=False, rng=0,
+            )  # fmt: skip
+            squares = [(net(x[:n, b])[0] - y[:n, b]) ** 2 for b, n in enumerate(lengths)]
+            expected = np.concatenate(squares).mean()
+            assert history.loss[0] == pytest.approx(expected, rel=1e-9)
+            assert history.validation_loss[0] == pytest.approx(expected, rel=1e-9)
+
+    @pytest.mark.parametrize("truncation", [None, 4])
+    def test_lists_and_orders_of_axes_train_alike(self, truncation):
+        thetas = []
+        for batch_first, listed in ((False, False), (True, False), (False, True), (True, True)):
+            x, y, lengths = self.data(batch_first)
+            net = self.network(batch_first=batch_first)
+            options = {"lengths": lengths}
+            if listed:
+                rows = [(x[b] if batch_first else x[:, b], y[b] if batch_first else y[:, b]) for b in range(8)]
+                x, y = ([r[i][:n] for r, n in zip(rows, lengths, strict=True)] for i in (0, 1))
+                options = {}
+            elman.fit(
+                net, x, y, epochs=3, batch_size=3, truncation=truncation, progress=False, rng=0, **options
+            )  # fmt: skip
+            thetas.append(net.theta.copy())
+        for theta in thetas[1:]:
+            np.testing.assert_allclose(theta, thetas[0], rtol=1e-9, atol=1e-12)
+
+    @pytest.mark.parametrize("truncation", [None, 4])
+    def test_a_target_for_the_last_step_belongs_to_the_last_valid_one(self, truncation):
+        x, y, lengths = self.data()
+        target = np.array([y[n - 1, b] if n else [0.0, 0.0] for b, n in enumerate(lengths)])
+        net = self.network()
+        history = elman.fit(
+            net, x, target, lengths=lengths, optimizer=elman.SGD(1e-14), epochs=1, truncation=truncation,
+            progress=False, rng=0,
+        )  # fmt: skip
+        rows = [b for b in range(8) if lengths[b]]
+        expected = np.mean([(net(x[: lengths[b], b])[0][-1] - target[b]) ** 2 for b in rows])
+        assert history.loss[0] == pytest.approx(expected, rel=1e-9)
+
+    def test_classes_of_several_lengths(self):
+        rng = np.random.default_rng(0)
+        x = [rng.standard_normal((n, 2)) for n in (4, 9, 2, 7)]
+        y = [(row[:, 0] > 0).astype(int) for row in x]
+        net = self.network()
+        history = elman.fit(
+            net, x, y, loss="cross_entropy", epochs=80, optimizer=elman.Adam(2e-2), progress=False, rng=0
+        )  # fmt: skip
+        assert history.loss[-1] < 0.5 * history.loss[0]
+
+    def test_restarts(self):
+        """One row of two recordings trains as the two rows do."""
+        rng = np.random.default_rng(1)
+        x = rng.standard_normal((10, 1, 2))
+        y, reset = np.cumsum(x, axis=0), np.zeros((10, 1), bool)
+        reset[5] = True
+        a, b = self.network(), self.network()
+        elman.fit(a, x, y, reset=reset, epochs=3, progress=False, rng=0)
+        elman.fit(
+            b, np.concatenate([x[:5], x[5:]], axis=1), np.concatenate([y[:5], y[5:]], axis=1), epochs=3, batch_size=2,
+            progress=False, rng=0,
+        )  # fmt: skip
+        np.testing.assert_allclose(a.theta, b.theta, rtol=1e-10)
+
+    def test_a_bidirectional_network_reads_whole_sequences(self):
+        """Which half of the sequence held the pulse: only the end of both directions knows."""
+        rng = np.random.default_rng(2)
+        lengths = rng.integers(3, 12, 80)
+        x = rng.standard_normal((12, 80, 2)) * 0.1
+        at = (rng.random(80) * lengths).astype(int)
+        x[at, np.arange(80), 0] = 3
+        y = (at >= lengths / 2).astype(int)
+        net = elman.Network(elman.LSTM(2, 8, bidirectional=True, rng=0), elman.Readout(16, 2, rng=1), at="end")
+        check_gradients(net, x, lengths=lengths)
+        history = elman.fit(
+            net, x, y, lengths=lengths, loss="cross_entropy", epochs=60, optimizer=elman.Adam(1e-2),
+            validation=(x, y, lengths), progress=False, rng=0,
+        )  # fmt: skip
+        assert history.loss[-1] < 0.35 * history.loss[0]
+        output, _ = net(x, lengths=lengths)
+        assert output.shape == (80, 2)
+        assert np.array_equal(output, net.trace(x, lengths=lengths).output)
+        assert net(x[: lengths[3], 3])[0] == pytest.approx(output[3], rel=1e-12)
+
+    def test_what_cannot_be_cut_is_refused(self):
+        x, y, lengths = self.data()
+        both = elman.Network(elman.GRU(2, 6, bidirectional=True), elman.Readout(12, 2))
+        with pytest.raises(ArgumentError, match="truncation must be None for a bidirectional"):
+            elman.fit(both, x, y, lengths=lengths, truncation=3)
+        end = elman.Network(elman.GRU(2, 6), elman.Readout(6, 2), at="end")
+        with pytest.raises(ArgumentError, match="truncation must be None for a network that reads the end"):
+            elman.fit(end, x, np.zeros((8, 2)), lengths=lengths, truncation=3)
+        with pytest.raises(ArgumentError, match="lengths must be left out: the trace of PlainElman"):
+            elman.fit(PlainElman(2, 5, 3), *data(), lengths=np.ones(10, int))
+        with pytest.raises(ArgumentError, match="got 10 at index 3"):
+            elman.fit(self.network(), x, y, lengths=np.array([7, 0, 3, 10, 1, 9, 4, 6]))
+        with pytest.raises(ArgumentError, match="x must be finite"):
+            elman.fit(self.network(), x, y, lengths=np.array([8, 0, 3, 9, 1, 9, 4, 6]))
+        with pytest.raises(ShapeError, match="a list of targets for every step"):
+            elman.fit(self.network(), [x[:3, 0]], [y[:2, 0]])

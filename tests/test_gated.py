@@ -166,6 +166,13 @@ def test_a_cell_state_that_stops_being_finite_is_named():
         layer(np.zeros((3, 2, 1)))
 
 
+def test_an_output_gate_that_stops_being_finite_is_named():
+    layer = elman.LSTM(1, 2, rng=0)
+    layer.params["weight_ih_l0"][6:] = np.nan
+    with pytest.raises(NonFiniteError, match="the state h must stay finite.*step 0 of sample 0.*weight_ih_l0"):
+        layer(np.ones((1, 2, 1)))
+
+
 def test_forget_bias_counts_once():
     for value in (1.0, 3.0):
         layer = elman.LSTM(3, 5, forget_bias=value)

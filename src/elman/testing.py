@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .cells import Cell
 from .kernels.parallel import get_num_threads, set_num_threads
+from .layers.buffers import Fresh
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
 
@@ -149,7 +150,8 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
     """Assert all that a cell promises (:mod:`elman.cells.cell`).
 
     Forward against ``step``; Jacobian and tangent against differences; backward as the transpose of tangent; gradients
-    against differences; the same bits alone and in a batch, in chunks, and for one and two threads.
+    against differences; the same bits alone and in a batch, in chunks, beside longer sequences, and for one and two
+    threads.
 
     Parameters
     ----------
@@ -178,6 +180,7 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
                 _check_forward(layer, step, x, h0)
             check_adjoint(layer.linearize(x, h0), rtol=1e-12 if dtype == "float64" else 1e-5)
             _check_bits(layer, rng)
+            _check_lengths(layer, rng)
         layer = _layer(cell, name, 5, 19, "float64", rng)
         h0 = _state(layer, rng, 6)
         check_gradients(layer, x, h0, rng=rng)
@@ -234,7 +237,8 @@ def _check_bits(layer: Recurrent, rng: np.random.Generator) -> None:
     first, carried = layer(x[:4])
     second, last = layer(x[4:], carried)
     assert np.array_equal(np.concatenate([first, second]), whole), "chunks with carried state give other bits"
-    assert np.array_equal(np.stack(_parts(last)), np.stack(_parts(hn))), "chunks with carried state end in other bits"
+    pairs = zip(_parts(last), _parts(hn), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs), "chunks with carried state end in other bits"
     trace = layer.trace(x)
     assert np.array_equal(trace.output, whole), "trace and call give different bits"
     threads = get_num_threads()
@@ -244,6 +248,37 @@ def _check_bits(layer: Recurrent, rng: np.random.Generator) -> None:
             assert np.array_equal(layer(x)[0], whole), f"{n} threads give other bits"
     finally:
         set_num_threads(threads)
+
+
+def _check_lengths(layer: Recurrent, rng: np.random.Generator) -> None:
+    """Sequences of several lengths: each as if alone, and rows of steps that there are not stay untouched."""
+    x, lengths = rng.standard_normal((6, 9, layer.input_size)).astype(layer.dtype), np.arange(9) % 7
+    trace = layer.trace(x, lengths=lengths, buffers=_Poisoned())
+    (record,) = trace.records
+    for b, n in enumerate(lengths):
+        alone = layer(x[:n, b])[0]
+        assert np.array_equal(trace.output[:n, b], alone), (
+            f"a sequence of {n} steps beside longer ones gives other bits"
+        )
+    d = layer.stack.directions[0]
+    T, B = record.schedule.T, record.schedule.B
+    beyond = (
+        np.ones((T, B), bool) if record.schedule.inner is None else np.arange(T)[:, None] >= record.schedule.lengths
+    )
+    after = d.state_slots(record)[1:][beyond]
+    assert np.isnan(after).all(), "forward must leave the states of steps beyond active[t] untouched"
+    grads = layer.backward(trace, np.ones(trace.output.shape, layer.dtype), buffers=_Poisoned())
+    assert np.isfinite(grads.theta).all(), "backward must not read rows beyond active[t]"
+
+
+class _Poisoned(Fresh):
+    """Memory full of NaN."""
+
+    def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
+        """A new array."""
+        array = super().take(name, size, dtype)
+        array[:] = np.nan
+        return array
 
 
 def _assert_close(got: Array, expected: Array, rtol: float, what: str) -> None:

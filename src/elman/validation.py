@@ -245,6 +245,51 @@ def sequence_list(x: Sequence[ArrayLike], input_size: int, name: str = "x") -> t
     return padded, lengths
 
 
+def is_list(x: Any) -> bool:
+    """Whether this is a list of arrays rather than an array written as nested lists."""
+    return isinstance(x, list | tuple) and (len(x) == 0 or any(isinstance(item, np.ndarray) for item in x))
+
+
+def checked_lengths(lengths: ArrayLike, T: int, B: int) -> NDArray[np.intp]:
+    """Valid steps of B sequences as an array (B,) of integers in 0 .. T; one number will do for one sequence.
+
+    Raises
+    ------
+    DTypeError, ShapeError, ArgumentError
+        If they are not integers, not B of them, or one lies outside.
+    """
+    given = np.asarray(lengths)
+    if given.size == 0:
+        given = given.astype(np.intp)
+    if given.dtype.kind not in "iu":
+        raise DTypeError(f"lengths must be integers, got dtype {given.dtype}")
+    if B == 1 and given.ndim == 0:
+        given = given[None]
+    if given.shape != (B,):
+        raise ShapeError(f"lengths must have shape (B,) = ({B},), one for each sequence, got {given.shape}")
+    bad = np.flatnonzero((given < 0) | (given > T))
+    if len(bad):
+        raise ArgumentError(
+            f"lengths must lie in 0 .. T = {T}, the number of steps in x, got {given[bad[0]]} at index {bad[0]} "
+            f"({len(bad)} such lengths in all)"
+        )
+    return given.astype(np.intp)
+
+
+def truths(mask: Any) -> Array:
+    """A reset mask as an array of truth values.
+
+    Raises
+    ------
+    DTypeError
+        If it holds anything else.
+    """
+    given = np.asarray(mask)
+    if given.dtype != bool:
+        raise DTypeError(f"reset must hold truth values (dtype bool), got dtype {given.dtype}: reset.astype(bool)")
+    return given
+
+
 def _axis_cure(shape: tuple[int, ...], size: int) -> str:
     """Where the features seem to be instead."""
     if size in shape[:-1]:

@@ -26,7 +26,7 @@ from .gradients import gradients
 
 
 def _step(m, i, f, g, o, c_before, c, h):
-    """Pre-activations to gates, c and h."""
+    """Pre-activations to gates, c and h, which may stop being finite by itself: by the output gate."""
     i, f, g, o = sigmoid(m, i), sigmoid(m, f), tanh(m, g), sigmoid(m, o)
     c = m.fma(f, c_before, i * g)
     return c, o * tanh(m, c), i, f, g, o
@@ -56,7 +56,7 @@ def _tangent(m, i, f, g, o, c_before, c, a_i, a_f, a_g, a_o, v_c, *_):
     return m.fma(y * m.fma(-o, o, o), a_o, o * m.fma(-y, y, 1.0) * v_c), v_c
 
 
-_forward_rows = elementwise(_step, 7, (5, 6, 0, 1, 2, 3))
+_forward_rows = elementwise(_step, 7, (5, 6, 0, 1, 2, 3), "finite", 2)
 _delta_rows = elementwise(_delta, 12, (None, None, 7, 8, 9, 10, 11), "squares", 2)
 _tangent_rows = elementwise(_tangent, 13, (11, 12), "squares", 2)
 

@@ -123,9 +123,8 @@ def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1,
     """Add ``[1, x, h]^T delta`` in the blocks of the gates, ``m^T d_h`` in the last, in rows of their own."""
     VL = lanes(delta)
     n = 4 * ((H + VL - 1) // VL)
-    # the shared sum takes h to have as many numbers as there are units: here R
     shared_gradients(
-        X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, R, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs
+        X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs
     )
     accumulate(gates, g_rs, H, delta, d_rs, r0, r1, max(v0, n), v1, dW, (1 + D + R) * w_rs, w_rs)
 

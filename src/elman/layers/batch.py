@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ArgumentError, DTypeError, ShapeError
-from ..validation import finite, floating, matching, plain, sequence_list, sequences
+from ..errors import ArgumentError, ShapeError
+from ..validation import checked_lengths, finite, floating, is_list, matching, plain, sequence_list, sequences, truths
 from .affine import Rows
 from .schedule import Schedule, segmented
 
@@ -62,7 +62,7 @@ class Batch:
             given, self.single = sequences(x, input_size, batch_first)
         self.x = floating(given, "x", dtype)
         self.T, self.B = self.x.shape[:2]
-        self.lengths = None if lengths is None else self._checked_lengths(lengths)
+        self.lengths = None if lengths is None else checked_lengths(lengths, self.T, self.B)
         finite(self.x, "x", None if self.lengths is None else self.valid, self.inside)
         self.reset = None if reset is None else self._checked_reset(reset)
         self._schedules: dict[bool, Schedule] = {}
@@ -84,25 +84,6 @@ class Batch:
             self._schedules[reverse] = segmented(self.T, self.B, self.lengths, self.reset, reverse)
         return self._schedules[reverse]
 
-    def _checked_lengths(self, lengths: ArrayLike) -> NDArray[np.intp]:
-        """Lengths as an array (B,) of integers in 0 .. T."""
-        given = np.asarray(lengths)
-        if given.size == 0:
-            given = given.astype(np.intp)
-        if given.dtype.kind not in "iu":
-            raise DTypeError(f"lengths must be integers, got dtype {given.dtype}")
-        if self.single and given.ndim == 0:
-            given = given[None]
-        if given.shape != (self.B,):
-            raise ShapeError(f"lengths must have shape (B,) = ({self.B},), one for each sequence, got {given.shape}")
-        bad = np.flatnonzero((given < 0) | (given > self.T))
-        if len(bad):
-            raise ArgumentError(
-                f"lengths must lie in 0 .. T = {self.T}, the number of steps in x, got {given[bad[0]]} at index "
-                f"{bad[0]} ({len(bad)} such lengths in all)"
-            )
-        return given.astype(np.intp)
-
     def _checked_reset(self, reset: Any) -> NDArray[np.bool_]:
         """A reset mask as (T, B)."""
         if self.listed:
@@ -111,9 +92,9 @@ class Batch:
             if len(reset) != self.B or any(np.shape(r) != (n,) for r, n in zip(reset, lengths, strict=True)):
                 raise ShapeError("reset must be a list of arrays (T_i,), one for each sequence of x")
             for b, row in enumerate(reset):
-                mask[: lengths[b], b] = _booleans(row)
+                mask[: lengths[b], b] = truths(row)
             return mask
-        given = _booleans(reset)
+        given = truths(reset)
         shape = (self.T,) if self.single else (self.B, self.T) if self.batch_first else (self.T, self.B)
         if given.shape != shape:
             axes = "(T,)" if self.single else "(B, T)" if self.batch_first else "(T, B)"
@@ -165,16 +146,3 @@ class Batch:
         t, b, *rest = index
         order = (t,) if self.single else (b, t) if self.batch_first or self.listed else (t, b)
         return (*order, *rest)
-
-
-def is_list(x: Any) -> bool:
-    """Whether this is a list of arrays rather than an array written as nested lists."""
-    return isinstance(x, list | tuple) and (len(x) == 0 or any(isinstance(item, np.ndarray) for item in x))
-
-
-def _booleans(mask: Any) -> Array:
-    """A mask of truth values."""
-    given = np.asarray(mask)
-    if given.dtype != bool:
-        raise DTypeError(f"reset must hold truth values (dtype bool), got dtype {given.dtype}: reset.astype(bool)")
-    return given

@@ -1,4 +1,4 @@
-"""A recurrent layer and a readout on its output: what is trained and diagnosed as one."""
+"""A recurrent layer and a readout on its output, at every step or at the end: what is trained and diagnosed as one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..validation import choice, matching
 from .affine import Rows
 from .buffers import Buffers, Fresh
 from .dense import Dense
@@ -31,7 +32,7 @@ class NetworkTrace:
     Attributes
     ----------
     output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q); or list of ndarray
-        The readout after each step; 0 beyond a sequence's length.
+        The readout after each step; 0 beyond a sequence's length. (B, Q), or (Q,), for a network that reads the end.
     hn : ndarray or tuple of ndarray
         The final state of the layer.
     layer : Trace
@@ -54,10 +55,13 @@ class Network(Parameterised):
         The recurrent layer.
     readout : Readout or MLP
         What turns its output (``layer.output_size`` numbers, those of both directions together) into the network's (Q).
+    at : {"steps", "end"}, default "steps"
+        Whether the readout gives an output after each step, or one for each sequence from ``trace.final_output``: the
+        forward direction's last state beside the backward direction's.
 
     Attributes
     ----------
-    layer, readout
+    layer, readout, at
         As given. Their parameters move into one vector, ``network.theta``; views taken before no longer belong to them.
     params : mapping
         All parameters, ``"layer.weight_ih_l0"``, ..., ``"readout.weight"``: live views into ``theta``.
@@ -70,7 +74,7 @@ class Network(Parameterised):
         If they are not a recurrent layer and a readout.
     """
 
-    def __init__(self, layer: Recurrent, readout: Dense) -> None:
+    def __init__(self, layer: Recurrent, readout: Dense, *, at: str = "steps") -> None:
         if not isinstance(layer, Recurrent) or not isinstance(readout, Dense):
             raise DTypeError(
                 "a network is a recurrent layer and a readout, such as Network(RNN(3, 20), Readout(20, 1)); got "
@@ -83,7 +87,7 @@ class Network(Parameterised):
             )
         if readout.dtype != layer.dtype:
             raise ArgumentError(f"layer and readout must have one dtype, got {layer.dtype} and {readout.dtype}")
-        self.layer, self.readout = layer, readout
+        self.layer, self.readout, self.at = layer, readout, choice(at, "at", ("steps", "end"))
         self._join()
 
     def _join(self) -> None:
@@ -120,6 +124,11 @@ class Network(Parameterised):
                 )
 
     @property
+    def bidirectional(self) -> bool:
+        """Whether the layer reads its input backwards too."""
+        return self.layer.bidirectional
+
+    @property
     def batch_axis(self) -> int:
         """The axis of x that counts sequences."""
         return self.layer.batch_axis
@@ -142,7 +151,7 @@ class Network(Parameterised):
         Returns
         -------
         output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q); or list of ndarray
-            The readout after each step; 0 beyond a sequence's length.
+            The readout after each step; 0 beyond a sequence's length. (B, Q), or (Q,), with ``at="end"``.
         hn : ndarray or tuple of ndarray
             The final state, to go on from.
 
@@ -153,6 +162,8 @@ class Network(Parameterised):
         """
         self._check_parts()
         hidden, hn = self.layer(x, h0, lengths=lengths, reset=reset)
+        if self.at == "end":
+            return self.readout(self.layer.final_output(hn)), hn
         if isinstance(hidden, list):
             return [self.readout(h) for h in hidden], hn
         output = self.readout(hidden)
@@ -170,12 +181,22 @@ class Network(Parameterised):
         trace = self.layer.trace(
             x, state, lengths=lengths, reset=reset, training=training, rng=rng, buffers=buffers
         )  # fmt: skip
-        batch = trace.batch
-        rows = self.readout.rows_forward(trace.rows, buffers)
-        output = rows[-1].view(self.readout.output_size).reshape(batch.T, batch.B, self.readout.output_size)
+        batch, Q = trace.batch, self.readout.output_size
+        rows = self.readout.rows_forward(self._hidden(trace), buffers)
+        if self.at == "end":
+            output = rows[-1].view(Q)
+            return NetworkTrace(output[0] if batch.single else output, trace.hn, trace, rows, self.readout.layout)
+        output = rows[-1].view(Q).reshape(batch.T, batch.B, Q)
         if batch.lengths is not None:
             output[~batch.valid] = 0
         return NetworkTrace(batch.outward(output), trace.hn, trace, rows, self.readout.layout)
+
+    def _hidden(self, trace: Trace) -> Rows:
+        """What the readout reads."""
+        if self.at == "steps":
+            return trace.rows
+        final = np.ascontiguousarray(trace.final_output).reshape(-1)
+        return Rows(final, self.layer.output_size, trace.batch.B)
 
     def backward(
         self, trace: NetworkTrace, d_output: Any, d_hn: State | None = None, *, need_x: bool = False,
@@ -207,25 +228,35 @@ class Network(Parameterised):
             As for the layer.
         """
         self._check_parts()
-        layer, batch = self.layer, trace.layer.batch
+        layer = self.layer
         layer.check_trace(trace.layer)
         self.readout.check_trace(trace.readout_layout)
-        inward = batch.inward(d_output, "d_output", self.readout.output_size, self.dtype)
-        if batch.lengths is not None:
-            inward = np.where(batch.valid[..., None], inward, self.dtype.type(0))
+        d = self._inward(trace, d_output)
         d_state = layer.final_gradient(trace.layer, d_hn)
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         n = layer.parameters.size
-        d_rows = self.readout.rows_backward(
-            trace.rows, inward.reshape(-1, self.readout.output_size), theta[n:], buffers
-        )  # fmt: skip
-        grads = layer.backward_rows(trace.layer, d_rows, d_state, need_x, buffers, theta[:n])
+        d_rows = self.readout.rows_backward(trace.rows, d, theta[n:], buffers)
+        at_end = self.at == "end"
+        if at_end:
+            d_state = layer.spread_final(trace.layer, d_rows, d_state)
+        grads = layer.backward_rows(trace.layer, None if at_end else d_rows, d_state, need_x, buffers, theta[:n])
         if not np.isfinite(theta[n:]).all():
             raise NonFiniteError(
                 f"the gradient of the readout's parameters overflows in {self.dtype}; scale the loss down",
                 what="gradient", layer="readout",
             )  # fmt: skip
         return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
+
+    def _inward(self, trace: NetworkTrace, d_output: Any) -> Array:
+        """Checked ``dL/d output`` as rows (n, Q), 0 in the padding."""
+        batch, Q = trace.layer.batch, self.readout.output_size
+        if self.at == "end":
+            shape = trace.output.shape
+            return matching(d_output, "d_output", shape, "that of trace.output", self.dtype).reshape(batch.B, Q)
+        inward = batch.inward(d_output, "d_output", Q, self.dtype)
+        if batch.lengths is not None:
+            inward = np.where(batch.valid[..., None], inward, self.dtype.type(0))
+        return inward.reshape(-1, Q)
 
     def linearize(self, x: Any, h0: State | None = None) -> LayerLinearization:
         """The tangent dynamics of the layer along the trajectories of x; see :meth:`RNN.linearize`."""
@@ -306,4 +337,5 @@ class Network(Parameterised):
         return y[-1] if y.ndim > last_axes else y
 
     def __repr__(self) -> str:
-        return f"Network({self.layer!r}, {self.readout!r})"
+        at = "" if self.at == "steps" else f", at={self.at!r}"
+        return f"Network({self.layer!r}, {self.readout!r}{at})"

@@ -297,6 +297,20 @@ class Recurrent(Dynamics):
         """``dL/d hn`` in the kernels' order, checked; None for zero."""
         return None if d_hn is None else self.states.inward(d_hn, "d_{}n", trace.batch.B, trace.batch.single)
 
+    def final_output(self, hn: Any) -> Array:
+        """From the final states what a classifier of sequences reads; see :attr:`Trace.final_output`."""
+        h = hn[0] if isinstance(hn, tuple) else hn
+        final: Array = np.concatenate(list(h[-self.stack.per_layer :]), axis=-1)
+        return final
+
+    def spread_final(self, trace: Trace, d: Rows, d_state: Array | None) -> Array:
+        """Add rows of the gradient of ``trace.final_output`` to that of the final states, in the kernels' order."""
+        first, n, B = self.stack.directions[0], self.stack.per_layer, trace.batch.B
+        out = np.zeros((self.states.directions, B, first.n_states, first.H), self.dtype) if d_state is None else d_state
+        parts = d.view(self.output_size).reshape(B, n, first.R)
+        out[-n:, :, 0, : first.R] += parts.swapaxes(0, 1)
+        return out
+
     def backward_rows(
         self, trace: Trace, rows: Rows | None, d_state: Array | None, need_x: bool, buffers: Buffers,
         theta: Array | None = None,

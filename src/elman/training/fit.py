@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +21,8 @@ from .samples import Samples
 
 def fit(
     net: Model,
-    x: ArrayLike,
-    y: ArrayLike,
+    x: Any,
+    y: Any,
     *,
     loss: str | Loss = "mse",
     optimizer: Optimizer | None = None,
@@ -29,7 +30,9 @@ def fit(
     batch_size: int = 32,
     clip_norm: float | None = 1.0,
     truncation: int | None = None,
-    validation: tuple[ArrayLike, ArrayLike] | None = None,
+    lengths: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    validation: tuple[Any, ...] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
     rng: int | np.random.Generator | None = None,
@@ -41,10 +44,12 @@ def fit(
     net : elman.Network or another :class:`~elman.training.Model`
         Its ``theta`` is updated.
     x : array_like, shape (T, N, D), or (N, T, D) with ``batch_first``, or (T, D) for one sequence
-        Inputs, of a floating dtype; converted to the dtype of the network. (N, D) for a network without time.
+        Inputs, of a floating dtype; converted to the dtype of the network. (N, D) for a network without time. A list of
+        arrays (T_i, D) holds sequences of several lengths.
     y : array_like
         Targets: with a time axis, (T, N, Q), the loss sees every step; without, (N, Q), the last step only. For
-        ``"cross_entropy"``, integer classes of shape (T, N) or (N,). A single sequence has no axis N.
+        ``"cross_entropy"``, integer classes of shape (T, N) or (N,). A single sequence has no axis N. For a list x, a
+        list of targets for every step of each sequence, or an array of those for the last.
     loss : {"mse", "cross_entropy"} or object, default "mse"
         Name, or an object with ``value_and_gradient(output, target)`` as :class:`~elman.training.Loss` describes it.
     optimizer : Optimizer, optional
@@ -58,8 +63,13 @@ def fit(
     truncation : int, optional
         Truncated backpropagation through time: sequences are cut into windows of this many steps, with one update per
         window. The state is carried from window to window, the gradient is not. Windows without a target only carry.
-    validation : pair (x, y), optional
-        Held-out data, whose loss is computed after each epoch.
+    lengths : array_like of int, shape (N,), optional
+        Valid steps of each sequence. The loss counts those alone, or the last of them; what x and y hold beyond is
+        never read, and may be NaN. A sequence of length 0 has nothing to learn from.
+    reset : array_like of bool, shape of x without its last axis, optional
+        True where a sequence starts anew before the step: several recordings in one row.
+    validation : (x, y) or (x, y, lengths), optional
+        Held-out data, whose loss is computed after each epoch, without dropout or the like.
     callbacks : sequence of callables, optional
         Each receives an :class:`~elman.training.Update` after every update. Training ends if one returns True.
     progress : bool, default True
@@ -93,14 +103,23 @@ def fit(
         raise ArgumentError(f"clip_norm must be positive, or None for no clipping, got {clip_norm!r}")
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
         raise DTypeError(f"callbacks must be a sequence of callables, such as (callback,), got {callbacks!r}")
-    if validation is not None and not (isinstance(validation, (tuple, list)) and len(validation) == 2):
-        raise DTypeError(f"validation must be a pair (x, y), got {type(validation).__name__}")
+    if validation is not None and not (isinstance(validation, (tuple, list)) and len(validation) in (2, 3)):
+        raise DTypeError(f"validation must be (x, y) or (x, y, lengths), got {type(validation).__name__}")
+    if truncation is not None and getattr(net, "bidirectional", False):
+        raise ArgumentError(
+            "truncation must be None for a bidirectional network: its backward direction comes from the end of the "
+            "sequence, which a window does not see"
+        )
     loss = get_loss(loss)
     optimizer = Adam(1e-3) if optimizer is None else optimizer
     if not isinstance(optimizer, Optimizer):
         raise DTypeError(f"optimizer must be an Optimizer such as elman.Adam(1e-3), got {optimizer!r}")
-    samples = Samples(net, x, y, loss, truncation)
-    held_out = None if validation is None else Samples(net, *validation, loss, None, "validation ")
-    training = Training(net, loss, optimizer, samples, held_out, batch_size, clip_norm, tuple(callbacks))
-    training.run(epochs, np.random.default_rng(rng), progress)
+    samples = Samples(net, x, y, loss, truncation, lengths, reset)
+    held_out = None
+    if validation is not None:
+        held_lengths = validation[2] if len(validation) == 3 else None
+        held_out = Samples(net, validation[0], validation[1], loss, None, held_lengths, prefix="validation ")
+    rng = np.random.default_rng(rng)
+    training = Training(net, loss, optimizer, samples, held_out, batch_size, clip_norm, tuple(callbacks), rng)
+    training.run(epochs, progress)
     return training.history

@@ -19,7 +19,7 @@ from .history import History
 from .interrupt import DeferredInterrupt
 from .model import Gradients, Model, Trace, parameter_at
 from .optimizers import Optimizer
-from .samples import Samples, Window
+from .samples import Piece, Samples
 
 Array = NDArray[Any]
 
@@ -39,6 +39,7 @@ class Training:
         batch_size: int,
         clip_norm: float | None,
         callbacks: tuple[Callback, ...],
+        rng: np.random.Generator,
     ) -> None:
         self.model, self.loss, self.optimizer, self.callbacks = model, loss, optimizer, callbacks
         self.samples, self.held_out, self.batch_size = samples, held_out, batch_size
@@ -46,17 +47,24 @@ class Training:
         self.history = History(clip_norm=clip_norm)
         self.interrupt = DeferredInterrupt()
         self._spread: dict[tuple[int, ...], Array] = {}
+        arguments = signature(model.trace).parameters
         # memory used again by every update: fresh pages would cost more than the arithmetic of a middle-sized network
-        self._kept = {"buffers": Buffers()} if "buffers" in signature(model.trace).parameters else {}
+        self._kept = {"buffers": Buffers()} if "buffers" in arguments else {}
+        self._training: dict[str, Any] = dict(self._kept)
+        self._evaluation: dict[str, Any] = dict(self._kept)
+        if "training" in arguments:
+            self._training |= {"training": True, "rng": rng}
+            self._evaluation |= {"training": False}
+        self.rng = rng
 
-    def run(self, epochs: int, rng: np.random.Generator, progress: bool) -> None:
+    def run(self, epochs: int, progress: bool) -> None:
         """Train for some epochs, or until interrupted or stopped."""
         history, began = self.history, perf_counter()
         bar = _progress_bar(epochs) if progress else None
         try:
             with self.interrupt:
                 for epoch in range(epochs):
-                    going_on = self._epoch(epoch, rng.permutation(self.samples.n_samples))
+                    going_on = self._epoch(epoch, self.samples.order(self.rng.permutation(self.samples.n_samples)))
                     history.seconds = perf_counter() - began
                     if bar is not None and history.epochs > epoch:
                         bar.set_postfix(_last_losses(history), refresh=False)
@@ -72,43 +80,45 @@ class Training:
         total, n_targets, n_samples = 0.0, 0, len(order)
         for start in range(0, n_samples, self.batch_size):
             chosen = order[start : start + self.batch_size]
-            x, y = self.samples.gather(chosen)
+            batch = self.samples.gather(chosen)
+            pieces = self.samples.pieces(batch)
             state: Any = None
-            for window in self.samples.windows:
+            for piece in pieces:
                 try:
-                    trace = self.model.trace(x[window.x], state, **self._kept)
+                    trace = self.model.trace(batch.x[piece.window.x], state, **piece.options, **self._training)
                     initial: Any = state
                     state = trace.hn
-                    if window.y is None:
+                    if piece.target is None:
                         continue
-                    target = y[window.y]
-                    value, norm, gradients = self._update(trace, target, window)
+                    value, norm, gradients = self._update(trace, piece)
                 except NonFiniteError as error:
                     place = f"in epoch {epoch}, update {len(self.history.gradient_norm)}"
-                    raise _placed(error, place, window.start, chosen) from error
-                total += value * target.size
-                n_targets += target.size
-                ended = start + self.batch_size >= n_samples and window is self.samples.windows[-1]
+                    raise _placed(error, place, piece.window.start, chosen) from error
+                total += value * piece.target.size
+                n_targets += piece.target.size
+                ended = start + self.batch_size >= n_samples and piece is pieces[-1]
                 if ended:
                     self._close_epoch(epoch, total / n_targets)
                 if self.callbacks:
                     history, step = self.history, len(self.history.gradient_norm) - 1
                     event = (epoch, step, value, norm, self.model, self.optimizer, gradients)
-                    self._notify(Update(*event, x[window.x], target, initial, chosen, history, ended))
+                    x = batch.x[piece.window.x]
+                    self._notify(Update(*event, x, piece.target, initial, chosen, history, ended))
                 if self.interrupt.requested:
                     self.history.interrupted = True
                 if self.history.interrupted or self.history.stopped:
                     return False
         return True
 
-    def _update(self, trace: Trace, target: Array, window: Window) -> tuple[float, float, Gradients]:
+    def _update(self, trace: Trace, piece: Piece) -> tuple[float, float, Gradients]:
         """Loss, gradient, clipping, step; nothing is changed unless all of it is finite."""
-        output = trace.output
-        value, d_output = self.loss.value_and_gradient(output[window.output], target)
+        output, target = trace.output, piece.target
+        assert target is not None
+        value, d_output = self.loss.value_and_gradient(output[piece.output], target)
         if not math.isfinite(value):
             raise _loss_error(value, output, self.model)
-        if window.output is not ...:
-            d_output = self._spread_over(output, d_output, window)
+        if piece.output is not ...:
+            d_output = self._spread_over(output, d_output, piece)
         gradients = self.model.backward(trace, d_output, **self._kept)
         gradient = gradients.theta
         norm = global_norm(gradient)
@@ -120,12 +130,14 @@ class Training:
         self.history.gradient_norm.append(norm)
         return value, norm, gradients
 
-    def _spread_over(self, output: Array, d_output: Array, window: Window) -> Array:
+    def _spread_over(self, output: Array, d_output: Array, piece: Piece) -> Array:
         """Put the derivative by the outputs that have a target among zeros for the others, in a kept buffer."""
         spread = self._spread.get(output.shape)
         if spread is None:
             spread = self._spread[output.shape] = np.zeros(output.shape, output.dtype)
-        spread[window.output] = d_output
+        if self.samples.lengths is not None:  # then the positions differ from batch to batch
+            spread[...] = 0
+        spread[piece.output] = d_output
         return spread
 
     def _notify(self, update: Update) -> None:
@@ -142,20 +154,21 @@ class Training:
 
     def _evaluate(self, samples: Samples, place: str) -> float:
         """Mean loss over all targets, without updates."""
-        (window,) = samples.windows
-        total, n_targets = 0.0, 0
-        for start in range(0, samples.n_samples, self.batch_size):
-            chosen = np.arange(start, min(start + self.batch_size, samples.n_samples))
-            x, target = samples.gather(chosen)
+        total, n_targets, order = 0.0, 0, samples.order(np.arange(samples.n_samples))
+        for start in range(0, len(order), self.batch_size):
+            chosen = order[start : start + self.batch_size]
+            batch = samples.gather(chosen)
+            (piece,) = samples.pieces(batch)
+            assert piece.target is not None
             try:
-                output = self.model.trace(x, **self._kept).output
-                value, _ = self.loss.value_and_gradient(output[window.output], target)
+                output = self.model.trace(batch.x, **piece.options, **self._evaluation).output
+                value, _ = self.loss.value_and_gradient(output[piece.output], piece.target)
                 if not math.isfinite(value):
                     raise _loss_error(value, output, self.model)
             except NonFiniteError as error:
                 raise _placed(error, place, 0, chosen) from error
-            total += value * target.size
-            n_targets += target.size
+            total += value * piece.target.size
+            n_targets += piece.target.size
         return total / n_targets
 
 

@@ -6,6 +6,7 @@ value for the last. Either becomes a list of windows, so the training loop knows
 
 from __future__ import annotations
 
+from inspect import signature
 from types import EllipsisType
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layers.losses import Loss
-from ..validation import real_array
+from ..validation import checked_lengths, finite, floating, is_list, real_array, sequence_list, truths
 from .model import Model
 
 Array = NDArray[Any]
@@ -26,8 +27,8 @@ class Window(NamedTuple):
 
     Attributes
     ----------
-    start : int
-        First step.
+    start, stop : int
+        First step, and the one after the last.
     x : index
         Selects the inputs from a batch.
     y : index or None
@@ -37,9 +38,49 @@ class Window(NamedTuple):
     """
 
     start: int
+    stop: int
     x: Index
     y: Index | None
     output: Index
+
+
+class Minibatch(NamedTuple):
+    """Samples drawn together; the arrays are overwritten by the next draw of as many.
+
+    Attributes
+    ----------
+    x, y : ndarray
+        Inputs and targets.
+    lengths : ndarray of int, shape (B,), or None
+        Valid steps of each sample.
+    reset : ndarray of bool or None
+        Where a sample starts anew.
+    """
+
+    x: Array
+    y: Array
+    lengths: Array | None
+    reset: Array | None
+
+
+class Piece(NamedTuple):
+    """What one window of a minibatch trains on.
+
+    Attributes
+    ----------
+    window : Window
+    options : dict
+        ``lengths`` and ``reset`` of the window for the model's ``trace``, where there are any.
+    output : index
+        Selects the outputs that have a target.
+    target : ndarray or None
+        The targets; None where the window only carries the state.
+    """
+
+    window: Window
+    options: dict[str, Array]
+    output: Any
+    target: Array | None
 
 
 class Samples:
@@ -49,12 +90,14 @@ class Samples:
     ----------
     model : Model
         Tells the axes, the dtype and the number of output channels.
-    x, y : ndarray
+    x, y : ndarray, or lists of such
         Inputs and targets as :func:`elman.fit` describes them. Copied only where dtype or layout demand it.
     loss : Loss
         Tells the axes of the target and checks its values.
     truncation : int or None
         Length of a window.
+    lengths, reset : array_like or None
+        As :func:`elman.fit` describes them.
     prefix : str
         Put before "x" and "y" in messages.
 
@@ -71,32 +114,58 @@ class Samples:
         If x and y do not fit the model, the loss or each other, are empty, or hold a NaN or infinity.
     """
 
-    def __init__(self, model: Model, x: Any, y: Any, loss: Loss, truncation: int | None, prefix: str = "") -> None:
+    def __init__(
+        self, model: Model, x: Any, y: Any, loss: Loss, truncation: int | None, lengths: Any = None, reset: Any = None,
+        prefix: str = "",
+    ) -> None:  # fmt: skip
         time, dtype = model.time_axis, model.theta.dtype
+        takes = signature(model.trace).parameters
+        for name, option in (("lengths", lengths), ("reset", reset)):
+            if option is not None and name not in takes:
+                raise ArgumentError(f"{name} must be left out: the trace of {type(model).__name__} takes none")
+        if "lengths" in takes and is_list(x):
+            x, y, lengths = padded(x, y, lengths, model, prefix)
         x, y = _array(x, f"{prefix}x"), _array(y, f"{prefix}y")
         _check_shape(x, f"{prefix}x", time)
-        x = real_array(x, f"{prefix}x", dtype)
         single = time is not None and x.ndim == 2
+        n = 1 if single else x.shape[model.batch_axis]
+        self.lengths = None if lengths is None else checked_lengths(lengths, x.shape[0 if single else time or 0], n)
+        valid = None if self.lengths is None else _valid(x, self.lengths, time, single)
+        x = floating(x, f"{prefix}x", dtype)
+        x = x if valid is None else np.where(valid[..., None], x, dtype.type(0))
+        finite(x, f"{prefix}x")
         batch = np.expand_dims(x, model.batch_axis) if single else x
 
-        n_channels = _output_channels(model, batch)
+        output = _output_shape(model, batch)
         every = x.shape[:-1]
-        last = None if time is None else () if single else (batch.shape[model.batch_axis],)
-        positions = _target_positions(y, f"{prefix}y", every, last, n_channels, getattr(loss, "target_axes", 1))
+        last = None if time is None else () if single else (n,)
+        if len(output) == 2 and time is not None:  # the network reads the end of a sequence only
+            every = None
+        positions = _target_positions(y, f"{prefix}y", every, last, output[-1], getattr(loss, "target_axes", 1))
+        every_step = every is not None and positions == every
+        if valid is not None and every_step:
+            y = np.where(valid.reshape(valid.shape + (1,) * (y.ndim - valid.ndim)), y, y.dtype.type(0))
         check_target = getattr(loss, "check_target", None)
         if check_target is not None:
-            check_target(y, (*positions, n_channels))
+            check_target(y, (*positions, output[-1]))
         y = _target_values(y, f"{prefix}y", dtype)
 
-        every_step = positions == every
+        self.time, self.every_step, self.at_end = time, every_step, every is None
+        if self.at_end and truncation is not None:
+            raise ArgumentError("truncation must be None for a network that reads the end of a sequence only")
         self.x_axis, self.y_axis = model.batch_axis, model.batch_axis if every_step else 0
         self.x = np.ascontiguousarray(batch)
         self.y = np.ascontiguousarray(np.expand_dims(y, self.y_axis) if single else y)
-        self.n_samples = batch.shape[self.x_axis]
-        self.windows = _windows(time, batch.shape[time or 0], truncation, every_step)
+        self.reset = None if reset is None else _checked_reset(reset, every or x.shape[:-1], single, model.batch_axis)
+        self.n_samples = n
+        self.windows = _windows(time, batch.shape[time or 0], truncation, every_step, self.at_end)
         self._buffers: dict[int, tuple[Array, Array]] = {}
 
-    def gather(self, samples: Array) -> tuple[Array, Array]:
+    def order(self, indices: Array) -> Array:
+        """Of these samples, in this order, those that have a step at all."""
+        return indices if self.lengths is None else indices[self.lengths[indices] > 0]
+
+    def gather(self, samples: Array) -> Minibatch:
         """Copy samples into kept buffers.
 
         Parameters
@@ -106,8 +175,7 @@ class Samples:
 
         Returns
         -------
-        x, y : ndarray
-            The batch; overwritten by the next call with as many samples.
+        Minibatch
         """
         size = len(samples)
         if size not in self._buffers:
@@ -116,7 +184,34 @@ class Samples:
         # mode="clip" writes straight into `out`; the default mode goes through a temporary
         self.x.take(samples, self.x_axis, x, "clip")
         self.y.take(samples, self.y_axis, y, "clip")
-        return x, y
+        lengths = None if self.lengths is None else self.lengths[samples]
+        return Minibatch(x, y, lengths, None if self.reset is None else self.reset.take(samples, self.x_axis))
+
+    def pieces(self, batch: Minibatch) -> list[Piece]:
+        """The windows of a minibatch in the order of time; the last has targets."""
+        pieces = [self._piece(batch, window) for window in self.windows]
+        while pieces[-1].target is None:
+            pieces.pop()
+        return pieces
+
+    def _piece(self, batch: Minibatch, window: Window) -> Piece:
+        """What there is of a minibatch in a window."""
+        options = {} if batch.reset is None else {"reset": batch.reset[window.x]}
+        if batch.lengths is None:
+            return Piece(window, options, window.output, None if window.y is None else batch.y[window.y])
+        start, stop = window.start, window.stop
+        options["lengths"] = lengths = np.clip(batch.lengths - start, 0, stop - start)
+        if self.at_end:
+            return Piece(window, options, ..., batch.y)
+        if self.every_step:
+            steps = np.arange(stop - start)
+            chosen: Any = steps[:, None] < lengths if self.time == 0 else steps < lengths[:, None]
+            target = batch.y[window.x][chosen]
+        else:
+            rows = np.flatnonzero((batch.lengths > start) & (batch.lengths <= stop))
+            at = lengths[rows] - 1
+            chosen, target = (at, rows) if self.time == 0 else (rows, at), batch.y[rows]
+        return Piece(window, options, chosen, target if target.size else None)
 
 
 def _batch_buffer(a: Array, axis: int, size: int) -> Array:
@@ -124,22 +219,62 @@ def _batch_buffer(a: Array, axis: int, size: int) -> Array:
     return np.empty((*a.shape[:axis], size, *a.shape[axis + 1 :]), a.dtype)
 
 
-def _windows(time: int | None, n_steps: int, truncation: int | None, every_step: bool) -> tuple[Window, ...]:
+def _windows(
+    time: int | None, n_steps: int, truncation: int | None, every_step: bool, at_end: bool
+) -> tuple[Window, ...]:
     """Cut ``n_steps`` into windows of ``truncation`` steps, the last one possibly shorter."""
     if time is None:
         if truncation is not None:
             raise ArgumentError(f"truncation cuts time, and this network has none: pass None, got {truncation!r}")
-        return (Window(0, ..., ..., ...),)
+        return (Window(0, 1, ..., ..., ...),)
+    if at_end:
+        return (Window(0, n_steps, ..., ..., ...),)
     length = n_steps if truncation is None else truncation
     whole = (slice(None),) * time
     windows = []
     for start in range(0, n_steps, length):
-        span = (*whole, slice(start, min(start + length, n_steps)))
+        stop = min(start + length, n_steps)
+        span = (*whole, slice(start, stop))
         if every_step:
-            windows.append(Window(start, span, span, ...))
+            windows.append(Window(start, stop, span, span, ...))
         else:
-            windows.append(Window(start, span, ... if start + length >= n_steps else None, (*whole, -1)))
+            windows.append(Window(start, stop, span, ... if stop == n_steps else None, (*whole, -1)))
     return tuple(windows)
+
+
+def padded(x: Any, y: Any, lengths: Any, model: Model, prefix: str) -> tuple[Array, Any, Any]:
+    """Lists of sequences, and of targets if those are for every step, as arrays in the model's order, with lengths."""
+    if lengths is not None:
+        raise ArgumentError("lengths must be left out for a list of sequences, each of which has its own")
+    if not len(x):
+        raise ShapeError(f"{prefix}x must hold at least one sequence to learn from, got an empty list")
+    array, lengths = sequence_list(x, np.shape(x[0])[-1] if np.ndim(x[0]) else 0, f"{prefix}x")
+    order = (lambda a: a.swapaxes(0, 1)) if model.time_axis == 1 else (lambda a: a)
+    if is_list(y) and all(np.ndim(item) for item in y):
+        items = [np.asarray(item) for item in y]
+        if [len(item) for item in items] != lengths:
+            raise ShapeError(f"{prefix}y must be a list of targets for every step of each sequence in {prefix}x")
+        target = np.zeros((*array.shape[:2], *items[0].shape[1:]), np.result_type(*items))
+        for i, item in enumerate(items):
+            target[: len(item), i] = item
+        y = order(target)
+    return order(array), y, lengths
+
+
+def _valid(x: Array, lengths: Array, time: int | None, single: bool) -> Array:
+    """Which positions of x (its leading axes) are valid."""
+    steps = np.arange(x.shape[0 if single else time or 0])
+    if single:
+        return steps < lengths[0]
+    return steps[:, None] < lengths if time == 0 else steps < lengths[:, None]
+
+
+def _checked_reset(reset: Any, shape: tuple[int, ...], single: bool, batch_axis: int) -> Array:
+    """A reset mask with the axis of samples."""
+    mask = truths(reset)
+    if mask.shape != shape:
+        raise ShapeError(f"reset must have the shape of x without its last axis, {shape}, got {mask.shape}")
+    return np.expand_dims(mask, batch_axis) if single else mask
 
 
 def _array(a: Any, name: str) -> Array:
@@ -165,19 +300,24 @@ def _target_values(y: Array, name: str, dtype: np.dtype[Any]) -> Array:
     return real_array(y, name, dtype)
 
 
-def _output_channels(model: Model, x: Array) -> int:
-    """Number of output channels, which the model alone knows: an empty batch asks it and costs nothing."""
+def _output_shape(model: Model, x: Array) -> tuple[int, ...]:
+    """Shape of the output of no samples, which the model alone knows: to ask it costs nothing."""
+    options = {"training": False} if "training" in signature(model.trace).parameters else {}
     try:
-        return int(model.trace(np.take(x, [], axis=model.batch_axis)).output.shape[-1])
+        shape: tuple[int, ...] = model.trace(np.take(x, [], axis=model.batch_axis), **options).output.shape
+        return shape
     except ShapeError:
-        model.trace(x)  # refused alike, in words that show the shape of the data
+        model.trace(x, **options)  # refused alike, in words that show the shape of the data
         raise
 
 
 def _target_positions(
-    y: Array, name: str, every: tuple[int, ...], last: tuple[int, ...] | None, n_channels: int, target_axes: int
+    y: Array, name: str, every: tuple[int, ...] | None, last: tuple[int, ...] | None, n_channels: int, target_axes: int
 ) -> tuple[int, ...]:
     """Return which axes of time and batch the target has, ``every`` or ``last``, or refuse it."""
+    if every is None:
+        every, last = last, None  # one position a sequence
+    assert every is not None
     channels = (n_channels,) * target_axes
     lacks_channels = target_axes == 1 and y.shape == every and (last is None or y.shape != (*last, *channels))
     for positions in (every, last):
