@@ -17,8 +17,7 @@ import pytest
 
 import elman
 from elman.errors import ArgumentError, DTypeError, MissingExtraError, ShapeError
-from elman.interop.onnx import OnnxLayer, from_onnx
-from elman.interop.onnx_export import to_onnx
+from elman.interop.onnx import OnnxLayer, from_onnx, to_onnx
 from elman.interop.onnx_graph import Graph
 
 onnx = pytest.importorskip("onnx")
@@ -781,7 +780,7 @@ def test_onnx_is_named_where_it_is_missing(monkeypatch):
 def test_onnx_is_not_imported_before_it_is_needed(run_script):
     run_script("""
         import sys
-        import elman.interop.onnx, elman.interop.onnx_export
+        import elman.interop.onnx
         assert "onnx" not in sys.modules
     """)
 

@@ -1,4 +1,4 @@
-"""Layers from ONNX models: one RNN, LSTM or GRU node, or a stack of them, with its weights."""
+"""Layers from ONNX models, one RNN, LSTM or GRU node or a stack of them with its weights, and back."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from ..errors import ArgumentError, MissingExtraError
 from ..layers import GRU, LSTM, RNN
 from ..layers.batch import Batch
+from .onnx_export import to_onnx
 from .onnx_graph import Graph, attributes, label
 from .onnx_node import Reading, State, read
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
+
+__all__ = ["OnnxLayer", "from_onnx", "to_onnx"]
 
 Array = NDArray[Any]
 Layer = RNN | LSTM | GRU
@@ -199,7 +202,7 @@ def _load(model: str | os.PathLike[str] | bytes | ModelProto) -> ModelProto:
     try:
         import onnx
     except ImportError as error:
-        raise MissingExtraError("onnx", "onnx", "elman.interop.from_onnx") from error
+        raise MissingExtraError("onnx", "onnx", "elman.interop.onnx.from_onnx") from error
     if isinstance(model, onnx.ModelProto):
         return model
     try:

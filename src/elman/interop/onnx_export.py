@@ -91,7 +91,7 @@ def to_onnx(
         import onnx
         from onnx import helper
     except ImportError as error:
-        raise MissingExtraError("onnx", "onnx", "elman.interop.to_onnx") from error
+        raise MissingExtraError("onnx", "onnx", "elman.interop.onnx.to_onnx") from error
     if path is not None:
         check_folder(path)
     states = ("h", "c") if kind == "LSTM" else ("h",)
