@@ -750,6 +750,21 @@ def test_weights_computed_are_refused():
         from_onnx(model(nodes, case.weights))
 
 
+@pytest.mark.parametrize("layout", [0, 1])
+def test_refused_states(layout):
+    case = Case("LSTM", layout=layout)
+    case.states["c0"] = case.states["c0"][..., 1:]
+    with pytest.raises(ShapeError, match=r"initial_c='c0' must have shape \((1, B|B, 1), 6\), got \((1, 3|3, 1), 5\)"):
+        from_onnx(case.model(constant=("h0", "c0")))
+
+
+def test_a_graph_that_runs_in_circles_is_refused():
+    case = Case("RNN")
+    nodes = [op("Identity", ["b"], "a"), op("Identity", ["a"], "b"), case.node(x="b", given="WRB")]
+    with pytest.raises(ArgumentError, match="nodes in order: Identity 'a' reads 'b', which a later node makes"):
+        from_onnx(model(nodes, case.weights))
+
+
 def test_refused_choices():
     made = Case("LSTM").model()
     for key in (1, -1, "nothing", ["node", 3]):

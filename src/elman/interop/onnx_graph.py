@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import ArgumentError
+
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
@@ -39,12 +41,25 @@ class Graph:
     ----------
     recurrent : list of onnx.NodeProto
         The RNN, LSTM and GRU nodes, each after those that it reads.
+
+    Raises
+    ------
+    ArgumentError
+        If a node stands before one that it reads, which ONNX forbids: following the graph back might never end.
     """
 
     def __init__(self, model: ModelProto) -> None:
         self.model = model
         self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         self.producers = {name: node for node in model.graph.node for name in node.output if name}
+        made: set[str] = set()
+        for node in model.graph.node:
+            if early := [i for i in node.input if i in self.producers and i not in made]:
+                raise ArgumentError(
+                    f"model must have its nodes in order: {node.op_type} {label(node)!r} reads {early[0]!r}, which a "
+                    "later node makes"
+                )
+            made.update(node.output)
         self.recurrent = [n for n in model.graph.node if n.op_type in RECURRENT and n.domain in ("", "ai.onnx")]
 
     def constant(self, name: str) -> Array | None:

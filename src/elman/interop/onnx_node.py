@@ -116,7 +116,8 @@ def read(graph: Graph, node: NodeProto) -> Reading:
         options["nonlinearity"] = _nonlinearity(name, given, n)
     elif kind == "GRU":
         options["reset_after"] = bool(given.get("linear_before_reset", 0))
-    states = tuple(_state(graph, s, (n, H), options["layout"]) for s in (names[5:7] if kind == "LSTM" else names[5:6]))
+    initial = (("initial_h", names[5]), ("initial_c", names[6]))[: 2 if kind == "LSTM" else 1]
+    states = tuple(_state(graph, name, what, tensor, (n, H), options["layout"]) for what, tensor in initial)
     lengths = _constant_or_origin(graph, names[4]) if names[4] else None
     return Reading(label(node), options, weights, states, lengths)
 
@@ -180,17 +181,18 @@ def _constant_or_origin(graph: Graph, tensor: str) -> State:
     return graph.origin(tensor) if value is None else value
 
 
-def _state(graph: Graph, tensor: str, sizes: tuple[int, int], layout: int) -> State:
+def _state(graph: Graph, name: str, what: str, tensor: str, sizes: tuple[int, int], layout: int) -> State:
     """Initial states (directions, B, H), with B = 1 for one that the graph repeats for every sequence."""
     if not tensor or graph.zero(tensor):
         return None
-    node = graph.producers.get(tensor)
-    value = graph.constant(tensor)
-    if value is None and node is not None and node.op_type == "Expand":
-        repeated = graph.constant(node.input[0])
-        n, H = sizes
-        if repeated is not None and repeated.shape == ((1, n, H) if layout else (n, 1, H)):
-            value = repeated
+    value, (n, H) = graph.constant(tensor), sizes
     if value is None:
-        return graph.origin(tensor)
+        node = graph.producers.get(tensor)
+        row = graph.constant(node.input[0]) if node is not None and node.op_type == "Expand" else None
+        if row is None or row.shape != ((1, n, H) if layout else (n, 1, H)):
+            return graph.origin(tensor)
+        value = row
+    if value.ndim != 3 or value.shape[2] != H or value.shape[1 if layout else 0] != n:
+        axes = f"(B, {n}, {H})" if layout else f"({n}, B, {H})"
+        raise ShapeError(f"{name}: {what}={tensor!r} must have shape {axes}, got {value.shape}")
     return value.swapaxes(0, 1) if layout else value
