@@ -1,0 +1,192 @@
+"""Reading an ONNX graph: which tensors are constant, and which nodes only move numbers from place to place.
+
+What is said here is proved from the graph alone, without running it on data. Only nodes of the top level are seen, not
+those inside If, Loop or a model's own functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+Array = NDArray[Any]
+Axes = list[tuple[str, ...]]
+"""Axes of a tensor, each the product of named ones; () is an axis of length 1."""
+
+RECURRENT = ("RNN", "LSTM", "GRU")
+MOVES = {
+    "Cast", "Concat", "Expand", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
+}  # fmt: skip
+"""Operators whose output holds numbers of their inputs and no others, in some order or type."""
+SOURCES = {"Constant", "ConstantOfShape"}
+
+
+class Graph:
+    """The top level of a model.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        The model; it is not changed.
+
+    Attributes
+    ----------
+    recurrent : list of onnx.NodeProto
+        The RNN, LSTM and GRU nodes, each after those that it reads.
+
+    Raises
+    ------
+    ArgumentError
+        If a node stands before one that it reads, which ONNX forbids: following the graph back might never end.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        self.model = model
+        self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
+        self.producers = {name: node for node in model.graph.node for name in node.output if name}
+        made: set[str] = set()
+        for node in model.graph.node:
+            if early := [i for i in node.input if i in self.producers and i not in made]:
+                raise ArgumentError(
+                    f"model must have its nodes in order: {node.op_type} {label(node)!r} reads {early[0]!r}, which a "
+                    "later node makes"
+                )
+            made.update(node.output)
+        self.recurrent = [n for n in model.graph.node if n.op_type in RECURRENT and n.domain in ("", "ai.onnx")]
+
+    def constant(self, name: str) -> Array | None:
+        """The value of a tensor that is the same in every run: an initializer, a Constant, or moved from such; or None.
+
+        Exporters that do not fold constants leave weights as Unsqueeze, Slice and Concat of initializers.
+        """
+        from onnx import helper, numpy_helper
+        from onnx.reference import ReferenceEvaluator
+
+        if name in self.initializers:
+            return numpy_helper.to_array(self.initializers[name])
+        node = self.producers.get(name)
+        if node is None or node.op_type not in MOVES | SOURCES:
+            return None
+        values = {i: self.constant(i) for i in node.input if i}
+        if any(value is None for value in values.values()):
+            return None
+        inputs = [helper.make_tensor_value_info(i, 0, None) for i in values]
+        outputs = [helper.make_tensor_value_info(name, 0, None)]
+        alone = helper.make_model(
+            helper.make_graph([node], "constant", inputs, outputs), opset_imports=self.model.opset_import
+        )
+        (value,) = ReferenceEvaluator(alone).run([name], values)
+        return np.asarray(value)
+
+    def zero(self, name: str) -> bool:
+        """Whether a tensor is zero in every run, even if its shape is known only there: zeros of the batch's size."""
+        node = self.producers.get(name)
+        if node is not None and node.op_type == "ConstantOfShape":
+            return all(not np.any(value) for value in attributes(node).values())
+        if node is not None and node.op_type in MOVES:
+            return all(map(self.zero, node.input if node.op_type == "Concat" else node.input[:1]))
+        value = self.constant(name)
+        return value is not None and not value.any()
+
+    def origin(self, name: str) -> str:
+        """The tensor whose numbers these are: the name before everything that only moves them."""
+        while (node := self.producers.get(name)) is not None and node.op_type in MOVES - {"Concat"}:
+            name = node.input[0]
+        return name
+
+    def between(self, first: NodeProto, second: NodeProto) -> str | None:
+        """Why ``second`` does not continue ``first`` as the next layer of a stack does, or None if it does.
+
+        The next layer reads (T, B, directions * H), or (B, T, directions * H) with layout 1.
+        """
+        path, name = [], second.input[0]
+        while (node := self.producers.get(name)) is not None and node.op_type in MOVES:
+            path.append(node)
+            name = node.input[0]
+        if name != first.output[0]:
+            return f"it reads {name!r}" + (f" of {node.op_type} {label(node)!r}" if node is not None else "")
+        given, wanted, sizes = _outputs(first)
+        for node in reversed(path):
+            moved = self._move(node, given, sizes)
+            if moved is None:
+                return f"what {node.op_type} {label(node)!r} does to the axes is not that of a stack, or not known"
+            given = moved
+        return None if given == wanted else f"the axes it reads are {given}, and a stack's are {wanted}"
+
+    def _move(self, node: NodeProto, axes: Axes, sizes: dict[str, int]) -> Axes | None:
+        """The axes after a node, or None if they are not known before the model runs."""
+        options, n = attributes(node), len(axes)
+        if node.op_type == "Identity":
+            return axes
+        if node.op_type == "Transpose":
+            return [axes[i] for i in options.get("perm", range(n)[::-1])]
+        values = options.get("axes")
+        if values is None and len(node.input) > 1:
+            values = self.constant(node.input[1])
+        if values is None:
+            return None
+        numbers = [int(i) for i in values]
+        if node.op_type == "Squeeze":
+            gone = {i % n for i in numbers}
+            return None if any(axes[i] for i in gone) else [a for i, a in enumerate(axes) if i not in gone]
+        if node.op_type == "Unsqueeze":
+            rest, total = iter(axes), n + len(numbers)
+            return [() if i in {j % total for j in numbers} else next(rest) for i in range(total)]
+        if node.op_type == "Reshape" and not options.get("allowzero"):
+            return _reshape(axes, numbers, sizes)
+        return None
+
+
+def attributes(node: NodeProto) -> dict[str, Any]:
+    """Attributes of a node as plain Python, strings decoded, tensors as arrays."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [plain(v) for v in value]
+        if isinstance(value, TensorProto):
+            return numpy_helper.to_array(value)
+        return value.decode() if isinstance(value, bytes) else value
+
+    return {a.name: plain(helper.get_attribute_value(a)) for a in node.attribute}
+
+
+def label(node: NodeProto) -> str:
+    """The name of a node; many exporters give none, and then that of its first output."""
+    return node.name or next(iter(filter(None, node.output)), "")
+
+
+def _outputs(node: NodeProto) -> tuple[Axes, Axes, dict[str, int]]:
+    """Axes of Y, axes of what the next layer must read, and the lengths of those that the node fixes."""
+    options = attributes(node)
+    sizes = {"D": 2 if options.get("direction") == "bidirectional" else 1, "H": int(options.get("hidden_size", 0))}
+    of = lambda *names: tuple(n for n in names if sizes.get(n) != 1)  # noqa: E731
+    if options.get("layout"):
+        return [("B",), ("T",), of("D"), of("H")], [("B",), ("T",), of("D", "H")], sizes
+    return [("T",), of("D"), ("B",), of("H")], [("T",), ("B",), of("D", "H")], sizes
+
+
+def _reshape(axes: Axes, shape: Sequence[int], sizes: dict[str, int]) -> Axes | None:
+    """Axes after a Reshape: 0 keeps an axis, a number takes axes of known length from the end, -1 the rest."""
+    kept = next((i for i, n in enumerate(shape) if n != 0 or i == len(axes)), len(shape))
+    names, ends = [n for axis in axes[kept:] for n in axis], list(shape[kept:])
+    tail: Axes = []
+    while ends and ends[-1] > 0:
+        taken: tuple[str, ...] = ()
+        length = 1
+        while length < ends[-1] and names and names[-1] in sizes:
+            taken, length = (names[-1], *taken), length * sizes[names.pop()]
+        if length != ends.pop():
+            return None
+        tail.insert(0, taken)
+    if ends == [-1]:
+        return [*axes[:kept], tuple(names), *tail]
+    return None if ends or names else [*axes[:kept], *tail]

@@ -1,0 +1,198 @@
+"""One recurrent node of an ONNX graph, in elman's terms, or the reason why elman has no such network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..layers import GRU, LSTM
+from .onnx_graph import Graph, attributes, label
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+Array = NDArray[Any]
+State = Array | str | None
+"""A constant; the name of the tensor that it comes from when the model runs; or nothing, which is zero."""
+
+GATES = {"RNN": ("h",), "LSTM": ("i", "o", "f", "g"), "GRU": ("z", "r", "n")}
+"""Order of the gates in ONNX, under elman's names: ONNX calls g of the LSTM c, and n of the GRU h."""
+ORDER = {"RNN": ("h",), "LSTM": LSTM.GATES, "GRU": GRU.GATES}
+"""Their order in elman's weights."""
+NONLINEARITIES = {"tanh": "tanh", "relu": "relu", "sigmoid": "sigmoid", "affine": "identity"}
+"""Activations of an RNN that elman has; Affine only with alpha 1 and beta 0, both given."""
+DEFAULTS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh")}
+KNOWN = {
+    "activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget", "layout",
+    "linear_before_reset", "output_sequence",
+}  # fmt: skip
+"""Attributes of all versions; output_sequence of version 1 only asks for Y."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a node says.
+
+    Attributes
+    ----------
+    label : str
+        Its name.
+    options : dict
+        What all layers of a stack share: ``kind``, ``direction``, ``layout``, ``hidden_size``, ``nonlinearity`` (RNN),
+        ``reset_after`` (GRU).
+    weights : list of dict
+        For each direction ``weight_ih`` (G, D), ``weight_hh`` (G, H), and with biases ``bias_ih`` (G,), ``bias_hh``
+        (G,), gates in elman's order.
+    states : tuple
+        Initial h (directions, B, H), for an LSTM also c.
+    lengths : Array, str or None
+        Lengths (B,) of the sequences.
+    """
+
+    label: str
+    options: dict[str, Any]
+    weights: list[dict[str, Array]]
+    states: tuple[State, ...]
+    lengths: State
+
+
+def rows(kind: str, H: int, *, to_onnx: bool) -> NDArray[np.intp]:
+    """Indices (G,) that bring the rows of a weight from ONNX's order of gates to elman's, or back."""
+    given, wanted = (ORDER[kind], GATES[kind]) if to_onnx else (GATES[kind], ORDER[kind])
+    return np.concatenate([np.arange(H) + given.index(gate) * H for gate in wanted])
+
+
+def read(graph: Graph, node: NodeProto) -> Reading:
+    """Read a node.
+
+    Parameters
+    ----------
+    graph : Graph
+        Where it stands.
+    node : onnx.NodeProto
+        RNN, LSTM or GRU.
+
+    Raises
+    ------
+    ArgumentError
+        If it does what elman's layers do not, or its weights are known only when the model runs.
+    ShapeError, DTypeError
+        If a weight does not have the shape or type that the operator asks for.
+    """
+    name, kind, given = f"{node.op_type} {label(node)!r}", node.op_type, attributes(node)
+    _refuse_attributes(name, kind, given)
+    names = [*node.input, *[""] * (8 - len(node.input))]
+    P = names[7] if kind == "LSTM" else ""
+    if P and not graph.zero(P):
+        raise ArgumentError(
+            f"{name}: P={P!r}, peephole weights, cannot be expressed: elman's gates do not read the cell's content; "
+            "train the model without peepholes"
+        )
+    W, R = (_weight(graph, name, "WR"[i - 1], names[i]) for i in (1, 2))
+    direction, H = given.get("direction", "forward"), R.shape[-1]
+    n, G = 2 if direction == "bidirectional" else 1, len(GATES[kind]) * H
+    expect: dict[str, tuple[Array, tuple[int, ...]]] = {"W": (W, (n, G, W.shape[-1])), "R": (R, (n, G, H))}
+    B = _weight(graph, name, "B", names[3]) if names[3] else None
+    if B is not None:
+        expect["B"] = (B, (n, 2 * G))
+    for what, (array, shape) in expect.items():
+        if array.shape != shape:
+            raise ShapeError(f"{name}: {what} must have shape {shape} with direction={direction!r}, got {array.shape}")
+    if given.get("hidden_size", H) != H:
+        raise ShapeError(f"{name}: hidden_size={given['hidden_size']} does not fit R of shape {R.shape}")
+    order = rows(kind, H, to_onnx=False)
+    weights = []
+    for d in range(n):
+        one = {"weight_ih": W[d][order], "weight_hh": R[d][order]}
+        if B is not None:
+            one |= {"bias_ih": B[d, :G][order], "bias_hh": B[d, G:][order]}
+        weights.append(one)
+    options = {"kind": kind, "direction": direction, "layout": given.get("layout", 0), "hidden_size": H}
+    if kind == "RNN":
+        options["nonlinearity"] = _nonlinearity(name, given, n)
+    elif kind == "GRU":
+        options["reset_after"] = bool(given.get("linear_before_reset", 0))
+    initial = (("initial_h", names[5]), ("initial_c", names[6]))[: 2 if kind == "LSTM" else 1]
+    states = tuple(_state(graph, name, what, tensor, (n, H), options["layout"]) for what, tensor in initial)
+    lengths = _constant_or_origin(graph, names[4]) if names[4] else None
+    return Reading(label(node), options, weights, states, lengths)
+
+
+def _refuse_attributes(name: str, kind: str, given: dict[str, Any]) -> None:
+    """Refuse what elman's layers do not have, by the attribute's name."""
+
+    def refuse(what: str, why: str) -> None:
+        raise ArgumentError(f"{name}: {what} cannot be expressed: {why}")
+
+    if unknown := sorted(set(given) - KNOWN):
+        refuse(", ".join(unknown), "the attribute is not one of the operator's")
+    if given.get("direction", "forward") not in ("forward", "reverse", "bidirectional"):
+        refuse(f"direction={given['direction']!r}", "it must be forward, reverse or bidirectional")
+    if given.get("clip", 0.0) > 0:
+        refuse(f"clip={given['clip']:g}", "elman does not clip inside a cell; export the model without cell clipping")
+    if given.get("input_forget"):
+        refuse("input_forget=1", "elman's forget gate has weights of its own and is not 1 - i")
+    wanted, activations = DEFAULTS.get(kind), [a.lower() for a in given.get("activations", ())]
+    if wanted and activations and activations != list(wanted) * (len(activations) // len(wanted)):
+        refuse(
+            f"activations={given['activations']}",
+            f"elman's {kind} has {', '.join(a.capitalize() for a in wanted)} in each direction",
+        )
+
+
+def _nonlinearity(name: str, given: dict[str, Any], directions: int) -> str:
+    """The one nonlinearity of an RNN."""
+    used = [a.lower() for a in given.get("activations", ())][:directions] or ["tanh"]
+    parameters = {"alpha": given.get("activation_alpha", ()), "beta": given.get("activation_beta", ())}
+    # left out, they are 1 and 0 by the old operator Affine, but 0 and 0 in onnxruntime
+    plain = list(parameters["alpha"]) == [1.0] * directions and list(parameters["beta"]) == [0.0] * directions
+    if len(set(used)) > 1 or used[0] not in NONLINEARITIES or (used[0] == "affine" and not plain):
+        shown = "".join(f", activation_{k}={list(v)}" for k, v in parameters.items() if v)
+        raise ArgumentError(
+            f"{name}: activations={given['activations']}{shown} cannot be expressed: elman's RNN has Tanh, Relu, "
+            "Sigmoid, or Affine with activation_alpha 1 and activation_beta 0, the same in both directions"
+        )
+    return NONLINEARITIES[used[0]]
+
+
+def _weight(graph: Graph, name: str, what: str, tensor: str) -> Array:
+    """A constant weight as float32 or float64, whichever holds it exactly."""
+    value = graph.constant(tensor)
+    if value is None:
+        raise ArgumentError(
+            f"{name}: {what}={tensor!r} must be constant: an initializer, a Constant node, or moved from such; it is "
+            "computed when the model runs. Fold constants first, as exporters and onnxruntime do when asked"
+        )
+    # the small types of ONNX, such as bfloat16, are not of NumPy's kind "f" but widen to float32
+    if value.dtype.kind in "iubcSUO":
+        raise DTypeError(f"{name}: {what}={tensor!r} must hold real floating-point numbers, got {value.dtype}")
+    if value.ndim < 2:
+        raise ShapeError(f"{name}: {what}={tensor!r} must have the axis of directions first, got shape {value.shape}")
+    return value if value.dtype == np.float64 else value.astype(np.float32)
+
+
+def _constant_or_origin(graph: Graph, tensor: str) -> State:
+    """The value of a tensor, or where it comes from."""
+    value = graph.constant(tensor)
+    return graph.origin(tensor) if value is None else value
+
+
+def _state(graph: Graph, name: str, what: str, tensor: str, sizes: tuple[int, int], layout: int) -> State:
+    """Initial states (directions, B, H), with B = 1 for one that the graph repeats for every sequence."""
+    if not tensor or graph.zero(tensor):
+        return None
+    value, (n, H) = graph.constant(tensor), sizes
+    if value is None:
+        node = graph.producers.get(tensor)
+        row = graph.constant(node.input[0]) if node is not None and node.op_type == "Expand" else None
+        if row is None or row.shape != ((1, n, H) if layout else (n, 1, H)):
+            return graph.origin(tensor)
+        value = row
+    if value.ndim != 3 or value.shape[2] != H or value.shape[1 if layout else 0] != n:
+        axes = f"(B, {n}, {H})" if layout else f"({n}, B, {H})"
+        raise ShapeError(f"{name}: {what}={tensor!r} must have shape {axes}, got {value.shape}")
+    return value.swapaxes(0, 1) if layout else value
