@@ -1,7 +1,7 @@
 """Recurrent networks for science on a CPU, and what their gradients do.
 
 Build
-    :class:`RNN`, :class:`LSTM`, :class:`GRU`, :class:`Readout`, :class:`MLP`, :class:`Network`,
+    :class:`RNN`, :class:`LSTM`, :class:`GRU`, :class:`MGU`, :class:`Readout`, :class:`MLP`, :class:`Network`,
     :mod:`elman.initializers`
 Train
     :func:`fit`, :class:`Adam`, :class:`SGD`, :func:`clip_by_global_norm`, :mod:`elman.training`
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         spectrum,
     )
     from .kernels.parallel import get_num_threads, set_num_threads
-    from .layers import GRU, LSTM, MLP, RNN, Network, Readout, initializers
+    from .layers import GRU, LSTM, MGU, MLP, RNN, Network, Readout, initializers
     from .linearization import JacobianStack, Linearization
     from .training import SGD, Adam, History, clip_by_global_norm, fit
 
@@ -52,7 +52,7 @@ _HOMES = {
         "spectrum",
     ),
     ".kernels.parallel": ("get_num_threads", "set_num_threads"),
-    ".layers": ("GRU", "LSTM", "MLP", "RNN", "Network", "Readout", "initializers"),
+    ".layers": ("GRU", "LSTM", "MGU", "MLP", "RNN", "Network", "Readout", "initializers"),
     ".linearization": ("JacobianStack", "Linearization"),
     ".training": ("SGD", "Adam", "History", "clip_by_global_norm", "fit"),
 }
@@ -77,6 +77,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "GRU",
     "LSTM",
+    "MGU",
     "MLP",
     "RNN",
     "SGD",

@@ -3,7 +3,8 @@
 from .dense import MLP, Readout
 from .gru import GRU
 from .lstm import LSTM
+from .mgu import MGU
 from .network import Network
 from .rnn import RNN
 
-__all__ = ["GRU", "LSTM", "MLP", "RNN", "Network", "Readout"]
+__all__ = ["GRU", "LSTM", "MGU", "MLP", "RNN", "Network", "Readout"]

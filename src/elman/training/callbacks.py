@@ -39,7 +39,7 @@ class Update:
     gradients : Gradients
         What ``model.backward`` returned; its ``theta`` is the clipped gradient.
     x, y : ndarray
-        The inputs of the window, and its targets.
+        The inputs of the window, and its targets; with lengths, the valid ones, one after the other.
     state : object
         State that the window started from; None is the model's own initial state.
     samples : ndarray of intp, shape (B,)

@@ -62,8 +62,10 @@ class Model(Protocol):
     def trace(self, x: Array, state: Any = None) -> Trace:
         """Run forward from a state; None is the model's own initial state.
 
-        If it has a keyword ``buffers``, as the networks of elman have, it and :meth:`backward` are given one
-        :class:`~elman.layers.buffers.Buffers` for the whole training, and may return what the next call overwrites.
+        It may have further keywords, as the networks of elman have. With ``buffers``, it and :meth:`backward` are given
+        one :class:`~elman.layers.buffers.Buffers` for the whole training, and may return what the next call overwrites.
+        With ``training`` and ``rng`` it is told whether to draw dropout and the like. With ``lengths`` and ``reset`` it
+        can be trained on sequences of several lengths and on several recordings in a row.
         """
         ...
 
