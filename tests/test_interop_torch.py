@@ -208,6 +208,14 @@ def test_narrow_numbers_become_float32_exactly(kind):
     assert from_torch(weights, dtype="float64").dtype == np.float64
 
 
+def test_a_narrower_type_rounds_where_it_is_asked_for():
+    module = module_of("GRU")
+    layer = from_torch(module, dtype="float32")
+    assert all(np.array_equal(layer.params[n], p.astype("float32")) for n, p in arrays(module).items())
+    with pytest.raises(ArgumentError, match="finite"), np.errstate(over="ignore"):
+        from_torch({n: 1e300 * p for n, p in arrays(module).items()}, dtype="float32")
+
+
 def test_tensors_of_any_strides_and_on_autograd():
     module = module_of("LSTM")
     weights = dict(module.named_parameters())

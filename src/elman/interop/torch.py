@@ -53,7 +53,7 @@ def from_torch(
     prefix : str, default ""
         Which part of a model, such as ``"encoder.rnn."``. Every weight below it is used exactly once.
     dtype : {None, "float64", "float32"}
-        None for that of the weights; 16-bit numbers then become float32, which is exact. A narrower type rounds.
+        None for that of the weights; 16-bit numbers then become float32, which is exact. A narrower one rounds.
     **options
         What a state dict does not tell: ``nonlinearity`` (needed for a plain RNN), ``batch_first``, ``dropout``; of a
         module these are read. ``recurrent_dropout`` and ``zoneout``, which PyTorch does not have.
