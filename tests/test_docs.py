@@ -21,7 +21,8 @@ HOW_TO = [page for page in sorted((DOCS / "howto").glob("*.md")) if page.stem !=
 PAGES = [ROOT / "README.md", DOCS / "tutorial.md", *HOW_TO]
 
 BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>[a-z ]+) -->\n)?```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```)?", re.M | re.S
+    r"^(?:<!-- (?P<mark>[a-z0-9_ ]+) -->\n)?```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```)?",
+    re.M | re.S,
 )
 """A block of Python, perhaps with a mark above it and, below it, what it prints."""
 

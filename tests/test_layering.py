@@ -34,7 +34,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "training": ({"layers", "kernels", "validation", "errors"}, {"numpy", "tqdm"}),
     "diagnostics": ({"linearization", "errors"}, {"numpy", "scipy"}),
     "datasets": (LIBRARY, {"numpy"}),
-    "interop": (LIBRARY, {"numpy", "torch", "onnx", "keras", "safetensors"}),
+    "interop": (LIBRARY | {"files"}, {"numpy", "torch", "onnx", "keras", "safetensors"}),
     "plotting": (LIBRARY, {"numpy", "scipy", "matplotlib"}),
     "testing": (LIBRARY, {"numpy", "scipy"}),
     "demo": (LIBRARY | {"datasets", "plotting", "files"}, {"numpy", "scipy", "matplotlib"}),

@@ -61,3 +61,19 @@ def test_refusals(change, error, words):
 def test_a_nonlinear_readout_has_no_textbook_form():
     with pytest.raises(StateDictError, match="linear"):
         textbook.to_textbook(elman.Network(elman.RNN(2, 4), elman.MLP(4, 3, 1)))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        elman.GRU(2, 3),
+        elman.RNN(2, 3, 2),
+        elman.RNN(2, 3, bidirectional=True),
+        elman.RNN(2, 3, learn_initial_state=True),
+        elman.RNN(2, 3, zoneout=0.1),
+    ],
+    ids=repr,
+)
+def test_what_the_textbook_does_not_write_is_refused(layer):
+    with pytest.raises(StateDictError, match="one layer of Elman cells in one direction"):
+        textbook.to_textbook(layer)

@@ -9,7 +9,7 @@ Diagnose
     :func:`diagnose`, :func:`gradient_flow`, :func:`lyapunov_spectrum`, :func:`spectrum`; :class:`Linearization` and
     :class:`JacobianStack` bring in networks from elsewhere
 Data and exchange
-    :mod:`elman.datasets`, :mod:`elman.interop.textbook`
+    :mod:`elman.datasets`; :mod:`elman.interop`: PyTorch, safetensors, Keras, ONNX, the textbook's layout
 Extend
     :mod:`elman.cells.cell` is the contract of a cell, :mod:`elman.testing` proves one
 Settings

@@ -1,5 +1,31 @@
-"""Weights to and from other layouts. Every conversion is exact, or refuses and says what it cannot express."""
+"""Weights to and from other layouts. Every conversion is exact, or refuses and says what it cannot express.
 
-from . import textbook
+The other packages are imported by the function that needs them, and only then.
+"""
 
-__all__ = ["textbook"]
+from . import keras, onnx, safetensors, textbook, torch
+from .keras import from_keras, to_keras
+from .onnx import from_onnx
+from .onnx_export import to_onnx
+from .safetensors import load_safetensors, save_safetensors
+from .textbook import from_textbook, to_textbook
+from .torch import from_torch, load_pt, to_torch
+
+__all__ = [
+    "from_keras",
+    "from_onnx",
+    "from_textbook",
+    "from_torch",
+    "keras",
+    "load_pt",
+    "load_safetensors",
+    "onnx",
+    "safetensors",
+    "save_safetensors",
+    "textbook",
+    "to_keras",
+    "to_onnx",
+    "to_textbook",
+    "to_torch",
+    "torch",
+]

@@ -39,9 +39,12 @@ def to_textbook(model: RNN | Network) -> dict[str, Array]:
     Raises
     ------
     StateDictError
-        If the readout is not linear.
+        If the readout is not linear, or the layer is more than the textbook writes: another cell, a stack, both
+        directions, a learned initial state, zoneout.
     """
     layer = model.layer if isinstance(model, Network) else model
+    if not isinstance(layer, RNN) or len(layer.stack.directions) > 1 or layer.learn_initial_state or any(layer.zoneout):
+        raise StateDictError(f"the textbook writes one layer of Elman cells in one direction, and not {layer!r}")
     p = layer.params
     zero = np.zeros(layer.hidden_size, layer.dtype)
     out = {
