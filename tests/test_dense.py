@@ -143,7 +143,7 @@ def test_state_dict_of_a_network():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ShapeError, match="hidden_size = 12"):
+    with pytest.raises(ShapeError, match="output_size = 12"):
         elman.Network(elman.RNN(3, 12), elman.Readout(11, 2))
     with pytest.raises(ArgumentError, match="one dtype"):
         elman.Network(elman.RNN(3, 12, dtype="float32"), elman.Readout(12, 2))
