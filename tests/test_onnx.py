@@ -402,6 +402,17 @@ def test_inputs_name_the_tensors_of_the_graph():
     assert "reverse" in text
 
 
+def test_a_tensor_joined_from_several_has_no_other_origin():
+    case = Case("LSTM", direction="bidirectional")
+    nodes = [
+        op("Concat", ["a", "b"], "h0", axis=0),
+        op("Identity", ["c"], "moved"),
+        op("Slice", ["moved", "d", "d"], "c0"),
+    ]
+    loaded = from_onnx(model([*nodes, case.node()], case.weights, ("x", "a", "b", "c", "d")))
+    assert loaded.inputs == {"x": "x", "h0": "h0", "c0": "c"}
+
+
 def test_states_partly_constant_are_refused():
     case = Case("LSTM")
     with pytest.raises(ArgumentError, match="'node' are partly constant and partly computed"):
@@ -499,6 +510,8 @@ def otherwise(name, source, n, how):
         "batch first": [*usual, op("Transpose", [a], name, perm=[1, 0, 2])],
         "units first": [transposed, numbers(b, 0, 0, -1), op("Reshape", [a, b], name)],
         "shape unknown": [transposed, op("Shape", ["x"], b), op("Reshape", [a, b], name)],
+        # 0 is then a length, not that of the axis
+        "allowzero": [transposed, numbers(b, 0, 0, -1), op("Reshape", [a, b], name, allowzero=1)],
         "slice": [*usual, numbers(b, 1), op("Slice", [a, b, b, b], name)],
     }[how]
 
@@ -511,6 +524,7 @@ def otherwise(name, source, n, how):
         ("batch first", r"the axes it reads are \[\('B',\), \('T',\), \('D', 'H'\)\], and a stack's are \[\('T',\)"),
         ("units first", r"the axes it reads are \[\('T',\), \('B',\), \('H', 'D'\)\]"),
         ("shape unknown", "what Reshape 'in1' does to the axes is not that of a stack, or not known"),
+        ("allowzero", "what Reshape 'in1' does to the axes is not that of a stack, or not known"),
         ("slice", "what Slice 'in1' does to the axes is not that of a stack, or not known"),
     ],
 )
@@ -631,6 +645,19 @@ def test_lengths_of_a_stack_must_be_alike():
     ends["blengths"] = np.array([1, 2, 4], np.int32)
     with pytest.raises(ArgumentError, match="differ in sequence_lens"):
         from_onnx(model(nodes, arrays | ends))
+
+    # one told when the model runs, one not
+    with pytest.raises(ArgumentError, match="differ in sequence_lens"):
+        from_onnx(model([*nodes[:-1], cases[1].node(x="z", prefix="b", given="WRB")], arrays, ("x", "alengths")))
+
+
+def test_a_repeated_state_beside_one_for_each_sequence():
+    case = Case("LSTM")
+    row = np.random.default_rng(0).standard_normal((1, 1, H))
+    nodes = [*of_batch_size("wanted", 1, H), op("Expand", ["row", "wanted"], "h0"), case.node()]
+    made = model(nodes, {**case.weights, "c0": case.states["c0"], "row": row}, outputs=("Y", "Y_h", "Y_c"))
+    expected = case.expected(ReferenceEvaluator(made).run(None, {"x": case.x}))
+    assert_same(flat(from_onnx(made)(case.x)), expected, "float64")
 
 
 def test_biases_and_states_of_a_stack_may_be_missing_in_one_layer():

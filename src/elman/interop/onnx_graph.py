@@ -136,7 +136,8 @@ class Graph:
         numbers = [int(i) for i in values]
         if node.op_type == "Squeeze":
             gone = {i % n for i in numbers}
-            return None if any(axes[i] for i in gone) else [a for i, a in enumerate(axes) if i not in gone]
+            # an axis that is not of length 1 is then missing at the end
+            return [a for i, a in enumerate(axes) if i not in gone]
         if node.op_type == "Unsqueeze":
             rest, total = iter(axes), n + len(numbers)
             return [() if i in {j % total for j in numbers} else next(rest) for i in range(total)]
