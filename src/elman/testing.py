@@ -261,10 +261,7 @@ def _check_lengths(layer: Recurrent, rng: np.random.Generator) -> None:
             f"a sequence of {n} steps beside longer ones gives other bits"
         )
     d = layer.stack.directions[0]
-    T, B = record.schedule.T, record.schedule.B
-    beyond = (
-        np.ones((T, B), bool) if record.schedule.inner is None else np.arange(T)[:, None] >= record.schedule.lengths
-    )
+    beyond = np.arange(record.schedule.T)[:, None] >= record.schedule.lengths
     after = d.state_slots(record)[1:][beyond]
     assert np.isnan(after).all(), "forward must leave the states of steps beyond active[t] untouched"
     grads = layer.backward(trace, np.ones(trace.output.shape, layer.dtype), buffers=_Poisoned())

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import NonFiniteError
 from ..kernels import parallel, tile
+from ..kernels import rows as kernels
 from ..kernels.vector import lanes_of
 from .affine import Rows
 from .buffers import Buffers, scratch
@@ -40,8 +41,9 @@ class Direction(Views):
             return x
         n = schedule.T * schedule.B
         flat = buffers.take("x" + self.suffix, n * self.D, self.dtype)
-        schedule.gather(x.view(self.D), flat.reshape(n, self.D))
-        return Rows(flat, self.D, n)
+        ordered = Rows(flat, self.D, n)
+        schedule.gather(x, ordered, self.D)
+        return ordered
 
     def forward(
         self, params: Mapping[str, Array], schedule: Schedule, x: Rows, state: Array | None, keep: bool,
@@ -98,7 +100,7 @@ class Direction(Views):
         if failed:
             raise self._failure(params, record, *min(failed))
         if out is not None and schedule.outer is not None:
-            schedule.scatter(rows.reshape(T * B, self.R), out.view(self.R))
+            schedule.scatter(Rows(rows, self.R, T * B), out, self.R)
 
     @property
     def _nothing(self) -> Array:
@@ -109,7 +111,7 @@ class Direction(Views):
 
     def _slabs(self, schedule: Schedule, unit: int, flops: float) -> list[tuple[int, int]]:
         """Rows for each thread, of about as many steps together."""
-        return parallel.slabs(schedule.B, unit, flops, None if schedule.inner is None else schedule.lengths)
+        return parallel.slabs(schedule.B, unit, flops, None if schedule.full else schedule.lengths)
 
     def _failure(self, params: Mapping[str, Array], record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
         """What to raise when a kernel stopped at step t of the rows b0 .. b1, with the caller's step and sample."""
@@ -182,7 +184,7 @@ class Direction(Views):
             return d_output.flat, d_output.stride
         n = schedule.T * schedule.B
         rows = scratch().take("dY", n * self.R, self.dtype)
-        schedule.gather(d_output.view(self.R), rows.reshape(n, self.R))
+        schedule.gather(d_output, Rows(rows, self.R, n), self.R)
         return rows, self.R
 
     def sweep(
@@ -236,18 +238,17 @@ class Direction(Views):
         dW[:] = 0
         U = self.Hp // lanes_of(self.dtype.itemsize)
         x1, h0 = self.n_gates * U, self.h_first * U
-        x, x_rs = record.x.flat, record.x.stride
-        if schedule.inner is not None:
-            x, x_rs = schedule.compact(record.x.view(D)).reshape(-1), D
-        states, gates, delta = (
-            self._compact(schedule, rows, stride)
-            for rows, stride in ((self.read(record), self.s_rs), (record.gates, self.g_rs), (delta, self.d_rs))
+        n = schedule.T * schedule.B
+        x = schedule.compact(record.x, D)
+        states, gates, pre = (
+            schedule.compact(Rows(flat, stride, n), stride)
+            for flat, stride in ((self.read(record), self.s_rs), (record.gates, self.g_rs), (delta, self.d_rs))
         )
 
         def work(v0: int, v1: int) -> None:
             self.cell.gradients(
-                x, x_rs, states, self.s_rs, gates, self.g_rs, delta, self.d_rs, self._one, D, H, R, x1, h0,
-                0, schedule.n_valid, v0, v1, dW, self.d_rs,
+                x.flat, x.stride, states.flat, self.s_rs, gates.flat, self.g_rs, pre.flat, self.d_rs, self._one,
+                D, H, R, x1, h0, 0, schedule.n_valid, v0, v1, dW, self.d_rs,
             )  # fmt: skip
 
         if schedule.n_valid:
@@ -257,14 +258,6 @@ class Direction(Views):
         for i, (name, size) in enumerate(zip(self.initial, self.state_sizes, strict=True)):
             if name in out:
                 out[name][...] = restarted[:, i, :size].sum(axis=0)
-
-    @staticmethod
-    def _compact(schedule: Schedule, rows: Array, stride: int) -> Array:
-        """The valid ones of flat rows, flat."""
-        n = schedule.T * schedule.B
-        if schedule.inner is None or not stride:
-            return rows
-        return schedule.compact(rows[: n * stride].reshape(n, stride)).reshape(-1)
 
     def _unpack_gradients(self, dW: Array, out: Mapping[str, Array]) -> None:
         """From rows [1, x, h] of padded blocks to the parameters' own shapes and order of gates."""
@@ -279,8 +272,8 @@ class Direction(Views):
         if self.cell.projects:
             out[self.weight_hr][...] = rows[1 + D + R :, blocks, :R].T
 
-    def input_rows(self, params: Mapping[str, Array], delta: Array, n: int) -> Array:
-        """``delta @ W_ih`` for n rows: an array (n, D), a view of scratch memory."""
+    def input_rows(self, params: Mapping[str, Array], delta: Array, n: int) -> Rows:
+        """``delta @ W_ih`` for n rows, in scratch memory."""
         Dp = tile.padded(self.D, self.dtype.itemsize)
         dX = scratch().take("dX", n * Dp, self.dtype)
         if dX.size:
@@ -292,15 +285,20 @@ class Direction(Views):
                 lambda n0, n1: tile.affine(delta, self.d_rs, P, self.reach, vectors, zeros, dX, Dp, n0, n1),
                 parallel.slabs(n, ROWS, self._flops(n, self.D)),
             )
-        return dX.reshape(n, Dp)[:, : self.D]
+        return Rows(dX, Dp, n)
 
     def input_gradient(self, params: Mapping[str, Array], record: Record, delta: Array, out: Array, add: bool) -> None:
         """Write ``dL/dx`` at the valid steps to ``out`` (outer_T * outer_B, D), or add it to what stands there."""
-        schedule = record.schedule
-        valid = self.input_rows(params, self._compact(schedule, delta, self.d_rs), schedule.n_valid)
-        if add:
-            valid += out if schedule.outer is None else out[schedule.outer]
-        schedule.place(valid, out)
+        schedule, D = record.schedule, self.D
+        rows = schedule.compact(Rows(delta, self.d_rs, schedule.T * schedule.B), self.d_rs)
+        made = self.input_rows(params, rows.flat, schedule.n_valid)
+        if schedule.outer is None:
+            out[...] = made.view(D) + out if add else made.view(D)
+        elif add:
+            kernels.add(out.reshape(-1), D, schedule.outer, made.flat, made.stride, D)
+        else:
+            every = np.arange(schedule.n_valid)
+            kernels.move(out.reshape(-1), D, schedule.outer, made.flat, made.stride, every, D)
 
 
 def _broken(rows: Array) -> Any:

@@ -124,9 +124,11 @@ class Layout:
         if b_ih is None:
             bias[:] = 0
             return bias
-        rest = np.zeros(self.h_first * self.H, self.dtype)
-        b_ih = np.append(self._ordered(b_ih, self.x_order), rest)
-        b_hh = np.append(rest, self._ordered(params[self.bias_hh], self.h_order))
+        b_hh = params[self.bias_hh]
+        if self.h_first:
+            rest = np.zeros(self.h_first * self.H, self.dtype)
+            b_ih = np.concatenate([self._ordered(b_ih, self.x_order), rest])
+            b_hh = np.concatenate([rest, self._ordered(b_hh, self.h_order)])
         tile.pack_bias(b_ih, b_hh, blocks, self.H, bias)
         return bias
 

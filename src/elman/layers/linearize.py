@@ -107,7 +107,7 @@ class LayerLinearization(Linearization):
                 squares[t1 - b : t1 - a - 1] += own[a : b - 1][::-1].sum(axis=3)
                 squares[t1 - a - 1] += np.square(rows[i].reshape(n, K, -1), dtype=np.float64).sum(axis=2)
                 if i:
-                    above = np.ascontiguousarray(d.input_rows(self._params, delta, n * K)).reshape(-1), d.D
+                    above = np.ascontiguousarray(d.input_rows(self._params, delta, n * K).view(d.D)).reshape(-1), d.D
         if norms is not None:
             norms[...] = np.sqrt(squares)
         out = [d.vector_out(flat, n * K) for d, flat in zip(self._directions, rows, strict=True)]

@@ -92,6 +92,13 @@ class Parameters(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         return self._views[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._views
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The view called ``name``, or the default."""
+        return self._views.get(name, default)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._views)
 

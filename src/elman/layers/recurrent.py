@@ -203,12 +203,14 @@ class Recurrent(Dynamics):
             If a state overflows.
         """
         batch = self.batch(x, lengths, reset)
-        done = self.stack.forward(self.params, batch, self._state(h0, batch), False, None, scratch(), FRESH)
+        done = self.stack.forward(self.params, batch, self._state(h0, batch), False, None, scratch(), None)
         output = batch.outward(done.output.flat.reshape(batch.T, batch.B, self.output_size))
         return output, self.states.outward(self._final(done.records), batch.single)
 
     def _final(self, records: Any) -> Array:
-        return np.stack([d.last_state(r) for d, r in zip(self.stack.directions, records, strict=True)])
+        """The final states of all directions, perhaps a view into a record."""
+        finals = [d.last_state(r) for d, r in zip(self.stack.directions, records, strict=True)]
+        return finals[0][None] if len(finals) == 1 else np.stack(finals)
 
     def trace(
         self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels import rows
+from .affine import Rows
+
 Array = NDArray[Any]
 Index = NDArray[np.intp]
 
@@ -44,7 +47,9 @@ class Schedule:
         For each valid row ``t * B + b`` of the kernel, in order, the row ``t * outer_B + b`` of the caller; None where
         the two are the same throughout.
     inner : ndarray of int or None
-        The valid rows of the kernel; None where all are.
+        The valid rows of the kernel; None where ``outer`` is.
+    plain : bool
+        Whether row b is the whole of sequence b, of T steps.
     """
 
     T: int
@@ -59,6 +64,7 @@ class Schedule:
     stops_at: Index
     outer: Index | None
     inner: Index | None
+    plain: bool = False
 
     @property
     def n_valid(self) -> int:
@@ -66,40 +72,47 @@ class Schedule:
         return self.T * self.B if self.inner is None else len(self.inner)
 
     @property
-    def covers(self) -> bool:
-        """Whether every step of the caller is valid."""
-        return self.n_valid == self.outer_T * self.outer_B
+    def full(self) -> bool:
+        """Whether every row has all T steps."""
+        return self.n_valid == self.T * self.B
 
-    def gather(self, rows: Array, out: Array) -> None:
-        """Bring rows (outer_T * outer_B, n) of the caller into kernel order ``out`` (T * B, n); padding stays."""
+    @property
+    def padding(self) -> Index:
+        """The rows of the caller that no step belongs to."""
+        if self.n_valid == self.outer_T * self.outer_B:
+            return self.final[:0]
+        every = np.ones(self.outer_T * self.outer_B, bool)
+        every[slice(None) if self.outer is None else self.outer] = False
+        return np.flatnonzero(every)
+
+    def gather(self, source: Rows, to: Rows, n: int) -> None:
+        """Bring n numbers of each row of the caller into kernel order; padding stays. Not for equal orders."""
+        rows.move(to.flat, to.stride, self.inner, source.flat, source.stride, self.outer, n)
+
+    def scatter(self, source: Rows, to: Rows, n: int) -> None:
+        """Bring n numbers of each valid row in kernel order to the caller's. Not for equal orders."""
+        rows.move(to.flat, to.stride, self.outer, source.flat, source.stride, self.inner, n)
+
+    def compact(self, source: Rows, n: int) -> Rows:
+        """The valid rows in kernel order, one after the other; as they are where all are valid."""
+        if self.full:
+            return source
+        flat = np.empty(self.n_valid * n, source.flat.dtype)
+        rows.move(flat, n, np.arange(self.n_valid), source.flat, source.stride, self.inner, n)
+        return Rows(flat, n, self.n_valid)
+
+    def spread(self, made: Array, out: Array) -> None:
+        """Write an array (T * B, ...) in kernel order to its places in ``out`` (outer_T * outer_B, ...)."""
         if self.outer is None:
-            out[...] = rows
-        elif self.inner is None:
-            # "clip" because numpy copies through a buffer otherwise; the indices are right by construction
-            np.take(rows, self.outer, axis=0, out=out, mode="clip")
+            out[...] = made
         else:
-            out[self.inner] = rows[self.outer]
-
-    def compact(self, rows: Array) -> Array:
-        """The valid rows of an array (T * B, n) in kernel order; itself where all are."""
-        return rows if self.inner is None else rows[self.inner]
-
-    def scatter(self, rows: Array, out: Array) -> None:
-        """Write rows (T * B, n) in kernel order to their places in ``out`` (outer_T * outer_B, n)."""
-        self.place(self.compact(rows), out)
-
-    def place(self, valid: Array, out: Array) -> None:
-        """Write the valid rows alone to their places in ``out`` (outer_T * outer_B, n); others are left as they are."""
-        if self.outer is None:
-            out[...] = valid
-        else:
-            out[self.outer] = valid
+            out[self.outer] = made[self.inner]
 
     def caller_place(self, t: int, b: int) -> tuple[int, int]:
         """The caller's (step, sequence) of a kernel's step t of row b."""
         if self.outer is None:
             return t, b
-        at = t * self.B + b if self.inner is None else int(np.searchsorted(self.inner, t * self.B + b))
+        at = np.searchsorted(self.inner, t * self.B + b)  # type: ignore[arg-type]
         return divmod(int(self.outer[at]), self.outer_B)
 
 
@@ -109,12 +122,13 @@ def dense(T: int, B: int, reverse: bool) -> Schedule:
 
     Kept between calls, since a training loop asks for the same one again and again.
     """
-    outer = None
+    outer = inner = None
     if reverse:
         outer = (np.arange(T)[::-1, None] * B + np.arange(B)).reshape(-1)
-    rows = np.arange(B)
+        inner = np.arange(T * B)
+    own = np.arange(B)
     lengths, active = np.full(B, T), np.full(T, B, np.int64)
-    return Schedule(T, B, lengths, active, T, B, rows, np.ones(B, bool), rows, lengths, outer, None)
+    return Schedule(T, B, lengths, active, T, B, own, np.ones(B, bool), own, lengths, outer, inner, True)
 
 
 def segmented(T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | None, reverse: bool) -> Schedule:
@@ -129,10 +143,10 @@ def segmented(T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | 
     reverse : bool
         Read every piece from its last step to its first.
     """
+    if reset is None and (lengths is None or (lengths == T).all()):
+        return dense(T, B, reverse)
     stops_at = np.full(B, T) if lengths is None else lengths
     if reset is None:
-        if lengths is None or (lengths == T).all():
-            return dense(T, B, reverse)
         starts, sequence = np.zeros(B, np.intp), np.arange(B)
     else:
         begins = reset & (np.arange(T)[:, None] < stops_at)
@@ -150,8 +164,8 @@ def segmented(T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | 
     final = np.empty(B, np.intp)
     ends = first if reverse else last
     final[sequence[order][ends[order]]] = np.flatnonzero(ends[order])
-    rows = starts[order], stops[order], sequence[order], carried[order]
-    return _rows(T, B, *rows, final, stops_at, reverse)
+    pieces = starts[order], stops[order], sequence[order], carried[order]
+    return _rows(T, B, *pieces, final, stops_at, reverse)
 
 
 def _rows(
@@ -164,7 +178,7 @@ def _rows(
     valid = np.arange(longest)[:, None] < lengths
     step, row = np.nonzero(valid)
     at = stops[row] - 1 - step if reverse else starts[row] + step
-    inner = None if valid.all() else step * len(lengths) + row
+    inner = step * len(lengths) + row
     active = valid.sum(axis=1, dtype=np.int64)
     outer = at * B + sequence[row]
     return Schedule(longest, len(lengths), lengths, active, T, B, sequence, carried, final, stops_at, outer, inner)

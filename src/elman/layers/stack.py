@@ -14,6 +14,7 @@ from .batch import Batch
 from .buffers import Buffers
 from .direction import Direction
 from .noise import Noise
+from .schedule import Schedule
 from .views import Record
 from .zoneout import ZonedDirection
 
@@ -71,7 +72,7 @@ class Stack:
 
     def forward(
         self, params: Weights, batch: Batch, state: Array | None, keep: bool, noise: Noise | None, buffers: Buffers,
-        top: Buffers,
+        top: Buffers | None,
     ) -> Pass:  # fmt: skip
         """Run all layers.
 
@@ -81,7 +82,7 @@ class Stack:
         keep : bool
             Whether a backward pass is to follow.
         buffers, top : Buffers
-            Memory for all but the last output, and for that.
+            Memory for all but the last output, and for that; None for an array of its own.
         """
         rows, records = batch.rows, []
         for i, layer in enumerate(self.layers):
@@ -106,12 +107,12 @@ class Stack:
                 rows = Rows((rows.view(self.width) * factor).reshape(-1), self.width, rows.n)
         return Pass(tuple(records), rows)
 
-    def _output(self, batch: Batch, layer: list[Direction], name: str, memory: Buffers) -> Rows:
+    def _output(self, batch: Batch, layer: list[Direction], name: str, memory: Buffers | None) -> Rows:
         """Rows for one layer's output, 0 in the padding."""
         n = batch.T * batch.B
-        flat = memory.take(name, n * self.width, layer[0].dtype)
-        if not batch.schedule(layer[0].reverse).covers:
-            flat[:] = 0
+        size, dtype = n * self.width, layer[0].dtype
+        flat = np.empty(size, dtype) if memory is None else memory.take(name, size, dtype)
+        flat.reshape(n, self.width)[batch.schedule(layer[0].reverse).padding] = 0
         return Rows(flat, self.width, n)
 
     def backward(
@@ -127,7 +128,7 @@ class Stack:
         d_x: Array | None = None
         for i in reversed(range(len(self.layers))):
             layer = self.layers[i]
-            d_x = self._input_memory(T * B, layer[0].D, schedule.covers, first.dtype) if i or need_x else None
+            d_x = self._input_memory(schedule, layer[0].D, first.dtype) if i or need_x else None
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
                 weights, record = _thinned(params, d, noise, k), records[k]
@@ -150,8 +151,11 @@ class Stack:
         return BackwardPass(d_x, state, norms)
 
     @staticmethod
-    def _input_memory(n: int, D: int, covered: bool, dtype: np.dtype[Any]) -> Array:
-        return np.empty((n, D), dtype) if covered else np.zeros((n, D), dtype)
+    def _input_memory(schedule: Schedule, D: int, dtype: np.dtype[Any]) -> Array:
+        """An array for ``dL/dx``, 0 in the padding."""
+        out = np.empty((schedule.outer_T * schedule.outer_B, D), dtype)
+        out[schedule.padding] = 0
+        return out
 
     def check_gradient(self, done: BackwardPass, theta: Array) -> None:
         """Refuse a gradient that overflowed; where a state's did, say where on its way back that began.

@@ -62,7 +62,7 @@ class States:
     def outward(self, state: Array, single: bool) -> Any:
         """(directions, B, n_states, H) to an array in the caller's shape that is its own, or a tuple of such."""
         parts = tuple(
-            np.ascontiguousarray(state[:, 0, i, :size] if single else state[:, :, i, :size])
+            np.array(state[:, 0, i, :size] if single else state[:, :, i, :size], order="C")
             for i, size in enumerate(self.sizes)
         )
         return parts if len(parts) > 1 else parts[0]

@@ -63,8 +63,11 @@ class Views(Layout):
     """State slots that a step takes."""
 
     def last_state(self, record: Record) -> Array:
-        """The final state (outer_B, n_states, H) of every sequence, a copy."""
+        """The final state (outer_B, n_states, H) of every sequence: a view where it can be."""
         final, schedule = record.schedule.final, record.schedule
+        if schedule.plain:
+            at = self.stretch * schedule.T % record.slots * schedule.B * self.s_rs
+            return self.state_view(record.states[at:], schedule.B)
         slot = self.stretch * schedule.lengths[final] % record.slots
         return self.state_view(record.states, record.slots * schedule.B)[slot * schedule.B + final]
 
@@ -75,6 +78,8 @@ class Views(Layout):
     def initial_gradient(self, record: Record, d_initial: Array) -> Array:
         """The gradient (outer_B, n_states, H) of the state that the caller handed over, from that of every row's."""
         schedule = record.schedule
+        if schedule.plain:
+            return d_initial
         out = np.zeros((schedule.outer_B, *d_initial.shape[1:]), self.dtype)
         out[schedule.sequence[schedule.carried]] = d_initial[schedule.carried]
         return out
@@ -82,8 +87,10 @@ class Views(Layout):
     def outer_norms(self, record: Record, squares: Array) -> Array:
         """Square roots (outer_T, outer_B, n_states), in the caller's order, 0 in the padding."""
         schedule = record.schedule
+        if schedule.outer is None:
+            return np.sqrt(squares)
         out = np.zeros((schedule.outer_T * schedule.outer_B, self.n_states))
-        schedule.scatter(squares.reshape(-1, self.n_states), out)
+        schedule.spread(squares.reshape(-1, self.n_states), out)
         return np.sqrt(out, out=out).reshape(schedule.outer_T, schedule.outer_B, self.n_states)
 
     def outer_gates(self, record: Record, i: int) -> Array:
@@ -94,7 +101,7 @@ class Views(Layout):
         if schedule.outer is None:
             return _read_only(rows.reshape(schedule.outer_T, schedule.outer_B, self.H))
         out = np.zeros((schedule.outer_T * schedule.outer_B, self.H), self.dtype)
-        schedule.scatter(rows, out)
+        schedule.spread(rows, out)
         return _read_only(out.reshape(schedule.outer_T, schedule.outer_B, self.H))
 
     def outer_states(self, record: Record, i: int) -> Array:
@@ -111,7 +118,7 @@ class Views(Layout):
         out = np.zeros((T + 1, B, size), self.dtype)
         first = 0 if self.reverse else 1
         after = rows[1:].reshape(schedule.T * schedule.B, size)
-        schedule.scatter(after, out[first : first + T].reshape(T * B, size))
+        schedule.spread(after, out[first : first + T].reshape(T * B, size))
         begun = schedule.carried
         at = schedule.stops_at if self.reverse else np.zeros(B, np.intp)
         out[at[schedule.sequence[begun]], schedule.sequence[begun]] = rows[0, begun]

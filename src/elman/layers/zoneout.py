@@ -51,7 +51,9 @@ class ZonedDirection(Direction):
     def in_kernel_order(self, kept: Array, schedule: Schedule) -> Array:
         """Drawn z (outer_T * outer_B, n_states, H) as rows of the kernel."""
         out = np.zeros((schedule.T * schedule.B, self.n_states * self.H), self.dtype)
-        schedule.gather(kept.reshape(len(kept), -1), out)
+        if schedule.outer is None:
+            return kept
+        out[schedule.inner] = kept.reshape(len(kept), -1)[schedule.outer]
         return out.reshape(-1, self.n_states, self.H)
 
     def _step(self, record: Record, t: int) -> tuple[Array, Array, Array]:
@@ -84,7 +86,7 @@ class ZonedDirection(Direction):
             )
         if out is not None:
             after = self.state_slots(record)[1:, :, 0, : self.R].reshape(schedule.T * B, self.R)
-            schedule.scatter(after, out.view(self.R))
+            schedule.spread(after, out.view(self.R))
 
     @staticmethod
     def _mixed(z: Array, before: Array, made: Array) -> Array:
