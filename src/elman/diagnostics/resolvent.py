@@ -1,4 +1,4 @@
-"""Searches over the complex plane: numerical radius and Kreiss constant of a real matrix."""
+"""Searches over the complex plane: numerical radius and Kreiss constant of a real matrix, and the resolvent's norm."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def kreiss_constant(triangular: Array, eigenvalues: Array, norm: float) -> float
         theta, log_distance = point
         distance = np.exp(np.clip(log_distance, -18, 30))
         np.fill_diagonal(shifted, (1 + distance) * np.exp(1j * theta) - diagonal)
-        return -float(np.log(distance * _inverse_norm(shifted)))
+        return -float(np.log(distance * inverse_norm(shifted)))
 
     # A peak stands over an eigenvalue near the circle, as far outside as the eigenvalue is inside, and is as narrow.
     angles = np.concatenate([np.linspace(0, np.pi, _ANGLES), abs(np.angle(eigenvalues[:16]))])
@@ -97,12 +97,26 @@ def kreiss_constant(triangular: Array, eigenvalues: Array, norm: float) -> float
     return float(np.exp(-best))
 
 
-def _inverse_norm(triangular: Array) -> float:
-    """``|R^{-1}|_2`` of an upper triangular complex R (H, H), Fortran order, by Lanczos on ``(R^* R)^{-1}``.
+def inverse_norm(triangular: Array, accuracy: float = 1e-13) -> float:
+    """``|R^{-1}|_2`` by Lanczos on ``(R^* R)^{-1}``.
 
     Trefethen's way to pseudospectra (Acta Numerica 1999): two triangular solves an iteration in place of a full
-    singular value decomposition. Values come from below.
+    singular value decomposition.
+
+    Parameters
+    ----------
+    triangular : ndarray, shape (H, H), complex, Fortran order
+        Upper triangular R.
+    accuracy : float, default 1e-13
+        Relative change of the squared norm at which the iteration ends.
+
+    Returns
+    -------
+    float
+        From below; inf if R is singular, or so nearly that the square of its inverse overflows.
     """
+    if not np.diagonal(triangular).all():
+        return float("inf")
     size = len(triangular)
     # A fixed start vector without special direction: the same matrix always gives the same number.
     q = np.exp(2.4j * np.arange(size) ** 2)
@@ -112,13 +126,15 @@ def _inverse_norm(triangular: Array) -> float:
     betas: list[float] = []
     for _ in range(min(size, 80)):
         w = ztrtrs(triangular, ztrtrs(triangular, basis[-1], trans=2)[0])[0]
+        if not np.isfinite(w).all():
+            return float("inf")
         alphas.append(float(np.vdot(basis[-1], w).real))
         for _ in range(2):
             stack = np.array(basis)
             w = w - (stack.conj() @ w) @ stack
         previous, value = value, _largest_ritz(alphas, betas)
         beta = float(np.linalg.norm(w))
-        if beta <= 1e-14 * value or value - previous <= 1e-13 * value:
+        if beta <= 1e-14 * value or value - previous <= accuracy * value:
             break
         betas.append(beta)
         basis.append(w / beta)

@@ -5,18 +5,25 @@ The spectrum explains, it does not predict: what a driven network multiplies is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from ..errors import DTypeError, ShapeError
 from ..linearization import Array
+from .gates import SpectrumByGate
+from .matrices import sparse_or_operator, square_matrix
+from .partial_spectrum import PartialSpectrum, partial_spectrum, time_constants
+from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, sigma_min_grid, window_about
 from .resolvent import kreiss_constant, numerical_radius
-from .validation import plain_array, require_finite
+from .validation import positive_number, whole_number
+
+# Largest matrix that is decomposed as a whole: a minute or so.
+DENSE_SIZE = 2000
 
 # Powers searched for the transient peak before giving up a proof: a peak at step k needs a radius near 1 - 1/k, so this
 # covers radii up to about .9999.
@@ -64,6 +71,14 @@ class Spectrum:
         return float(abs(self.eigenvalues[0]))
 
     @property
+    def time_constants(self) -> Array:
+        """``-1 / log |lambda|`` of every mode in the order of :attr:`eigenvalues`, in steps: in each it falls by e.
+
+        Shape (H,). 0 for an eigenvalue 0, inf for modulus 1, NaN for a mode that grows.
+        """
+        return time_constants(self.eigenvalues)
+
+    @property
     def norm(self) -> float:
         """Spectral norm, the largest singular value: the most that one step can do to a vector."""
         return float(self.singular_values[0])
@@ -83,10 +98,67 @@ class Spectrum:
     def departure_from_normality(self) -> float:
         """Henrici's departure from normality in the Frobenius norm, 0 for a normal matrix.
 
-        The norm of the strict upper triangle of the complex Schur form: the textbook difference
-        ``|W|_F^2 - sum |lambda|^2`` would cancel to nothing for nearly normal matrices (Henrici 1962).
+        The norm of the strict upper triangle of the Schur form: the textbook difference ``|W|_F^2 - sum |lambda|^2``
+        would cancel for nearly normal matrices (Henrici 1962).
         """
         return float(np.linalg.norm(np.triu(self._schur, 1)))
+
+    @cached_property
+    def eigenvector_condition(self) -> float:
+        """``|V| |V^{-1}|`` of the matrix V of unit eigenvectors: at least 1, 1 for a normal matrix with distinct ones.
+
+        Perturbing W by E moves no eigenvalue by more than this times ``|E|`` (Bauer and Fike 1960), and ``|W^k|``
+        is at most this times ``radius^k``. inf for a defective matrix; near 1e15 rounding hides whether it is one.
+        """
+        values = scipy.linalg.svdvals(scipy.linalg.eig(self.W)[1])
+        return float(values[0] / values[-1]) if values[-1] > 0 else float("inf")
+
+    def pseudospectral_radius(self, eps: float) -> float:
+        """Largest modulus that an eigenvalue of ``W + E`` can have with ``|E|_2 <= eps``.
+
+        Parameters
+        ----------
+        eps : float
+            Size of the perturbation, above 0; below about ``1e-14 * norm`` rounding decides.
+
+        Returns
+        -------
+        float
+            At least ``radius + eps``, which it is for a normal matrix. Takes some eigenvalue problems of size 2 H.
+
+        Raises
+        ------
+        ArgumentError
+            If eps is not a positive number.
+
+        References
+        ----------
+        Mengi and Overton, IMA J. Numer. Anal. 25 (2005) 648.
+        """
+        return pseudospectral_radius(self._schur, self.eigenvalues, positive_number(eps, "eps", "the norm of W"))
+
+    def pseudospectrum(self, points: int = 60, window: Sequence[float] | None = None) -> Pseudospectrum:
+        """``sigma_min(z I - W)`` on a grid, to draw the pseudospectra from.
+
+        Parameters
+        ----------
+        points : int, default 60
+            Points along the longer side, at least 2, about 1 ms each at H = 100. The other has the same spacing.
+        window : sequence of 4 floats, optional
+            (left, right, bottom, top); by default around the eigenvalues, with a margin.
+
+        Returns
+        -------
+        Pseudospectrum
+
+        Raises
+        ------
+        ArgumentError
+            For fewer points, or a window without an inside.
+        """
+        rectangle = window_about(self.eigenvalues, self.numerical_radius) if window is None else window
+        real, imag = grid_axes(rectangle, whole_number(points, "points", 2))
+        return Pseudospectrum(real, imag, sigma_min_grid(self._schur, real, imag), self.eigenvalues)
 
     @cached_property
     def _power_bounded(self) -> bool:
@@ -163,21 +235,15 @@ class Spectrum:
             ("smallest sigma", smallest, f"{_rate(smallest)}: a gradient keeps at least this * min|phi'| a step"),
             ("numerical radius", self.numerical_radius, _numerical_radius_verdict(self.numerical_radius)),
             ("departure", self.departure_from_normality, "from normality (Henrici); 0: radius = norm, no transients"),
+            ("eigenvectors", self.eigenvector_condition, "condition: |W^k| <= this * radius^k"),
+            ("slowest mode", float(self.time_constants[0]), "steps to fall by e, undriven and linear; nan: it grows"),
         ]
         if H <= _PRINTED_SIZE:
-            K, peak = self.kreiss_constant, self.transient_peak
-            place = (
-                "powers are unbounded"
-                if peak.step is None
-                else f"max_k |W^k|, growth of a linear network, at k = {peak.step} steps"
-            )
+            K, (peak, step) = self.kreiss_constant, self.transient_peak
+            place = f"max_k |W^k|, growth of a linear network, at k = {step} steps"
             rows += [
-                (
-                    "Kreiss constant",
-                    K,
-                    f"the peak of |W^k| is at least K and at most e H K = {np.e * H * K:.4g}",
-                ),
-                ("transient peak", peak.value, place),
+                ("Kreiss constant", K, f"the peak of |W^k| is at least K and at most e H K = {np.e * H * K:.4g}"),
+                ("transient peak", peak, "powers are unbounded" if step is None else place),
             ]
         table = [f"  {name:<18}{'' if value is None else format(value, '.6g'):<13}{text}" for name, value, text in rows]
         if H > _PRINTED_SIZE:
@@ -193,6 +259,8 @@ class Spectrum:
             "singular_values": self.singular_values.tolist(),
             "numerical_radius": self.numerical_radius,
             "departure_from_normality": self.departure_from_normality,
+            "eigenvector_condition": self.eigenvector_condition,
+            "time_constants": self.time_constants.tolist(),
             "kreiss_constant": self.kreiss_constant,
             "transient_peak": self.transient_peak._asdict(),
         }
@@ -204,28 +272,39 @@ class Spectrum:
         return plot_spectrum(self, ax=ax)
 
 
-def spectrum(W: ArrayLike) -> Spectrum:
+@overload
+def spectrum(W: Mapping[str, Any]) -> SpectrumByGate: ...
+@overload
+def spectrum(W: ArrayLike) -> Spectrum | PartialSpectrum: ...
+@overload
+def spectrum(W: Any) -> Spectrum | PartialSpectrum | SpectrumByGate: ...
+def spectrum(W: Any) -> Spectrum | PartialSpectrum | SpectrumByGate:
     """Spectral quantities of a recurrent matrix and what each proves about gradients.
 
     Parameters
     ----------
-    W : array_like, shape (H, H)
-        Real, finite, ``H >= 1``: ``W_hh`` of an Elman cell, one gate's block of another cell, or any Jacobian.
+    W : array_like, scipy.sparse array or LinearOperator, (H, H); or mapping of names to these; or layer
+        Real, finite, ``H >= 1``: ``W_hh`` of an Elman cell, one gate's block of another cell, or any Jacobian. Gated
+        cells by gate: a mapping such as ``{"i": W_i, "f": W_f, ...}``, or an object whose ``recurrent_matrices`` is
+        one, as a layer's.
 
     Returns
     -------
     Spectrum
-        ``radius norm eigenvalues singular_values`` at once; ``numerical_radius departure_from_normality
-        kreiss_constant transient_peak`` when first asked for.
+        Up to H = 2000: ``radius norm eigenvalues singular_values`` at once, the rest when first asked for.
+    PartialSpectrum
+        Above: ``radius`` and ``norm`` with intervals and a few eigenvalues, by Krylov methods.
+    SpectrumByGate
+        Of a mapping or a layer.
 
     Raises
     ------
     ShapeError
         If W is not a non-empty square matrix.
     DTypeError
-        If W is not real, or is a masked array.
+        If W is not real, or is a masked array, or an operator of more than 2000 units without its transpose.
     ArgumentError
-        If W has a NaN or infinite entry.
+        If W has a NaN or infinite entry, or a mapping is empty.
 
     Examples
     --------
@@ -233,16 +312,22 @@ def spectrum(W: ArrayLike) -> Spectrum:
     >>> round(s.transient_peak.value, 3), s.transient_peak.step
     (38.746, 9)
     """
-    given = plain_array(W, "W")
-    if given.dtype.kind not in "fiub":
-        raise DTypeError(f"W must be a real matrix, got dtype {given.dtype}")
-    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
-        raise ShapeError(
-            f"W must be a square matrix (H, H) with H >= 1, got shape {given.shape}; of a gated cell's "
-            "weight_hh (G, H) pass one gate's H rows"
-        )
-    matrix = given.astype(np.float64)
-    require_finite(matrix, "W")
+    matrices = getattr(W, "recurrent_matrices", W)
+    if isinstance(matrices, Mapping):
+        return SpectrumByGate({str(name): _spectrum(matrix, f"W[{name!r}]") for name, matrix in matrices.items()})
+    return _spectrum(W, "W")
+
+
+def _spectrum(W: Any, name: str) -> Spectrum | PartialSpectrum:
+    """Spectrum of one matrix, called ``name`` in messages: dense up to :data:`DENSE_SIZE`, however it is stored."""
+    matrix = sparse_or_operator(W, name)
+    if matrix is None:
+        matrix = square_matrix(W, name)
+    size = matrix.shape[0]
+    if size > DENSE_SIZE:
+        return partial_spectrum(matrix)
+    if not isinstance(matrix, np.ndarray):
+        matrix = square_matrix(matrix @ np.eye(size), name)
     matrix.setflags(write=False)
     eigenvalues = scipy.linalg.eigvals(matrix)
     order = np.lexsort((eigenvalues.imag, eigenvalues.real, np.abs(eigenvalues)))[::-1]

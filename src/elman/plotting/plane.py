@@ -1,4 +1,4 @@
-"""Eigenvalues in the complex plane."""
+"""Eigenvalues, field of values and pseudospectra in the complex plane."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MissingExtraError
 from ..linearization import Array, Linearization
 from .canvas import BLUE, GREY, ORANGE, add_title, axes_for, legend_above_plane, some
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
+    from ..diagnostics.gates import SpectrumByGate
+    from ..diagnostics.partial_spectrum import PartialSpectrum
+    from ..diagnostics.pseudospectrum import Pseudospectrum
     from ..diagnostics.spectrum import Spectrum
 
 # The boundary takes one eigenvalue problem a direction: 61 of 500 units are a few seconds, of 2000 minutes.
@@ -22,6 +26,8 @@ _LARGEST_BOUNDARY = 500
 _DIRECTIONS = 61
 _STEPS = 6
 _CIRCLE = "unit circle"
+_LEAST_CONTOURS, _MOST_CONTOURS = 5, 8
+_COLUMNS = 4
 
 
 def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
@@ -58,6 +64,135 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
     add_title(ax, f"H = {len(spectrum.W)}, departure from normality {spectrum.departure_from_normality:.3g}")
     _finish(ax)
     return ax
+
+
+def plot_partial_spectrum(spectrum: PartialSpectrum, ax: Axes | None = None) -> Axes:
+    """Draw the eigenvalues of a large matrix that were found, with the circle of its norm, which holds all of them.
+
+    Parameters
+    ----------
+    spectrum : PartialSpectrum
+        From :func:`elman.spectrum`.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    ax = axes_for(ax, "plot_partial_spectrum", (5.2, 5.6))
+    circle = spectrum.norm * np.exp(1j * np.linspace(0, 2 * np.pi, 361))
+    ax.plot(circle.real, circle.imag, color=BLUE, linestyle="--", linewidth=1, label=f"norm {spectrum.norm:.4g}")
+    z = spectrum.eigenvalues
+    label = rf"{len(z)} of {spectrum.size} eigenvalues, $|\lambda|_\max$ = {spectrum.radius:.4g}"
+    ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=5, markerfacecolor="none", color=BLUE, label=label)
+    add_title(ax, f"H = {spectrum.size}, radius {spectrum.radius_estimate}")
+    _finish(ax)
+    return ax
+
+
+def plot_pseudospectrum(
+    pseudospectrum: Pseudospectrum, ax: Axes | None = None, *, levels: Sequence[float] | None = None
+) -> Axes:
+    """Draw the boundaries of pseudospectra with the eigenvalues and the unit circle.
+
+    Parameters
+    ----------
+    pseudospectrum : Pseudospectrum
+        From :meth:`elman.Spectrum.pseudospectrum`.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    levels : sequence of float, optional
+        Sizes of the perturbation, ascending, above 0. By default powers of ten from 1e-12 on that the grid reaches, at
+        most eight, or half powers where there are few.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    ArgumentError
+        If the levels are not positive or do not ascend.
+    """
+    ax = axes_for(ax, "plot_pseudospectrum", (5.2, 5.6))
+    # a point on an eigenvalue has sigma_min = 0
+    log_sigma = np.log10(np.maximum(pseudospectrum.sigma_min, 1e-300))
+    chosen = _levels(log_sigma) if levels is None else np.asarray(levels, dtype=np.float64)
+    if chosen.ndim != 1 or not len(chosen) or chosen[0] <= 0 or (np.diff(chosen) <= 0).any():
+        raise ArgumentError(f"levels must be positive and ascend, got {levels}")
+    real, imag, z = pseudospectrum.real, pseudospectrum.imag, pseudospectrum.eigenvalues
+    lines = ax.contour(real, imag, log_sigma, levels=np.log10(chosen), colors="0.35", linewidths=0.9)
+    lines.set_linestyle("solid")
+    ax.clabel(lines, fmt=lambda level: f"$10^{{{level:.3g}}}$", fontsize=7)
+    ax.plot([], [], color="0.35", linewidth=0.9, label=r"$\varepsilon$-pseudospectra")
+    ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=4, markerfacecolor="none", color=BLUE,
+            label=f"eigenvalues, H = {len(z)}")  # fmt: skip
+    _finish(ax, (real[0], real[-1], imag[0], imag[-1]))
+    return ax
+
+
+def _levels(log_sigma: Array) -> Array:
+    """Powers of ten within the range of a grid, with half powers where there are few."""
+    low, high = max(-12.0, float(log_sigma.min())), float(log_sigma.max())
+    for spacing in (2.0, 1.0, 0.5, 0.25):
+        powers = np.arange(np.ceil(low / spacing), np.floor(high / spacing) + 1) * spacing
+        if len(powers) >= _LEAST_CONTOURS:
+            break
+    # the first powers of a fine grid are specks about the eigenvalues
+    return 10.0 ** powers[-_MOST_CONTOURS:]
+
+
+def plot_spectrum_by_gate(spectra: SpectrumByGate) -> Figure:
+    """Draw the eigenvalues of each recurrent matrix in a panel of its own, all to the same scale.
+
+    Parameters
+    ----------
+    spectra : SpectrumByGate
+        From :func:`elman.spectrum`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot", "plot_spectrum_by_gate") from error
+    columns = min(len(spectra), _COLUMNS)
+    rows = -(-len(spectra) // columns)
+    figure, panels = plt.subplots(
+        rows,
+        columns,
+        figsize=(3.6 * columns, 4.2 * rows),
+        layout="constrained",
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
+    for ax, (gate, spectrum) in zip(panels.flat, spectra.items(), strict=False):
+        spectrum.plot(ax)
+        add_title(ax, f"{gate}: radius {spectrum.radius:.4g}, norm {spectrum.norm:.4g}")
+    for ax in panels.flat[len(spectra) :]:
+        ax.set_axis_off()
+    drawn = list(panels.flat[: len(spectra)])
+    corners = np.array([ax.dataLim.extents for ax in drawn])
+    (left, bottom), (right, top) = corners[:, :2].min(axis=0), corners[:, 2:].max(axis=0)
+    for ax in drawn:
+        _finish(ax, (left, right, bottom, top))
+    return figure
 
 
 def plot_jacobian_spectrum(
@@ -130,17 +265,20 @@ def field_of_values(W: Array) -> Array:
     return np.concatenate([upper, upper[::-1].conj(), upper[:1]])
 
 
-def _finish(ax: Axes) -> None:
-    """Unit circle, equal aspect, labels, and a legend in a strip above the points."""
+def _finish(ax: Axes, window: Sequence[float] | None = None) -> None:
+    """Unit circle, equal aspect, labels, and a legend in a strip above the points or the window they are seen in."""
     if _CIRCLE not in ax.get_legend_handles_labels()[1]:
         angle = np.linspace(0, 2 * np.pi, 361)
         ax.plot(np.cos(angle), np.sin(angle), color="black", linewidth=0.8, label=_CIRCLE, zorder=1.5)
         ax.axhline(0, color=GREY, linewidth=0.4, zorder=0)
         ax.axvline(0, color=GREY, linewidth=0.4, zorder=0)
+    ax.set_xlabel("real part")
+    ax.set_ylabel("imaginary part")
+    if window is not None:
+        legend_above_plane(ax, *window)
+        return
     drawn = [line for line in ax.lines if line.get_transform() == ax.transData]
     points = np.concatenate([np.column_stack(line.get_data()) for line in drawn])
     (left, bottom), (right, top) = points.min(axis=0), points.max(axis=0)
     margin = 0.05 * max(right - left, top - bottom)
-    ax.set_xlabel("real part")
-    ax.set_ylabel("imaginary part")
     legend_above_plane(ax, left - margin, right + margin, bottom - margin, top + margin)

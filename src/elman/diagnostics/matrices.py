@@ -1,0 +1,93 @@
+"""Checks of matrices and vectors that diagnostics are given."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..linearization import Array
+from .validation import plain_array, require_finite
+
+
+def real_array(value: ArrayLike, name: str) -> Array:
+    """A finite float64 copy of real numbers.
+
+    Raises
+    ------
+    DTypeError
+        If they are not real, or masked.
+    ArgumentError
+        If one is NaN or infinite.
+    """
+    given = plain_array(value, name)
+    if given.dtype.kind not in "fiub":
+        raise DTypeError(f"{name} must be made of real numbers, got dtype {given.dtype}")
+    array = given.astype(np.float64)
+    require_finite(array, name)
+    return array
+
+
+def square_matrix(value: ArrayLike, name: str) -> Array:
+    """A finite real matrix (H, H) with H >= 1, a float64 copy.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError
+        If it is not square, not real, or not finite.
+    """
+    given = plain_array(value, name)
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
+        raise ShapeError(
+            f"{name} must be a square matrix (H, H) with H >= 1, got shape {given.shape}; of a gated cell's "
+            "weight_hh (G, H) pass one gate's H rows"
+        )
+    return real_array(given, name)
+
+
+def sparse_or_operator(value: Any, name: str) -> Any:
+    """A scipy.sparse array (real, finite, float64, CSR) or a LinearOperator as it is; None for anything else.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError
+        If it is not square or not real, or an entry is not finite.
+    """
+    if "scipy.sparse" not in sys.modules:
+        # nobody can have made one
+        return None
+    from scipy.sparse import csr_array, issparse
+    from scipy.sparse.linalg import LinearOperator
+
+    if not (issparse(value) or isinstance(value, LinearOperator)):
+        return None
+    rows, columns = value.shape
+    if rows != columns or rows == 0:
+        raise ShapeError(f"{name} must be a square matrix (H, H) with H >= 1, got shape {value.shape}")
+    if value.dtype is None or value.dtype.kind not in "fiub":
+        raise DTypeError(f"{name} must be made of real numbers, got dtype {value.dtype}")
+    if isinstance(value, LinearOperator):
+        return value
+    matrix: Any = csr_array(value.astype(np.float64))
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    require_finite(matrix.data, f"{name}.data")
+    return matrix
+
+
+def variance(value: float, name: str) -> float:
+    """A finite number of at least 0.
+
+    Raises
+    ------
+    ArgumentError
+        For anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ArgumentError(f"{name} must be a number of at least 0, got {value!r}")
+    if not 0 <= value < np.inf:
+        raise ArgumentError(f"{name} must be finite and at least 0, got {value}")
+    return float(value)
