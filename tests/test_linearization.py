@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from elman.errors import ArgumentError, DTypeError, ShapeError
-from elman.linearization import JacobianStack
+from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from elman.linearization import JacobianStack, StepLinearization
+from elman.testing import check_adjoint
 
 T, N, K, S = 7, 3, 2, 5
 
@@ -175,3 +176,124 @@ def test_jacobians_that_are_not_finite_or_not_real_are_refused(jacobians):
 def test_unknown_sequence_of_an_operator_is_refused(jacobians):
     with pytest.raises(ArgumentError, match=r"sequence must be in 0 \.\. 2"):
         JacobianStack(jacobians).as_linear_operator(sequence=3)
+
+
+def driven(W, U):
+    """Step, jvp and vjp of s' = tanh(W s + U x)."""
+
+    def slope(s, x):
+        return 1 - np.tanh(W @ s + U @ x) ** 2
+
+    return (
+        lambda s, x: np.tanh(W @ s + U @ x),
+        lambda s, V, x: slope(s, x)[:, None] * (W @ V),
+        lambda s, V, x: W.T @ (slope(s, x)[:, None] * V),
+    )
+
+
+@pytest.fixture(name="network")
+def _network():
+    """A driven network by functions, and its Jacobians (T, N, S, S) from the equation."""
+    rng = np.random.default_rng(11)
+    W, U, x, s = (rng.standard_normal(shape) for shape in ((S, S), (S, 2), (T, N, 2), (N, S)))
+    step, jvp, vjp = driven(W, U)
+    jacobians, states = np.empty((T, N, S, S)), s
+    for t in range(T):
+        states = np.tanh(states @ W.T + x[t] @ U.T)
+        jacobians[t] = (1 - states**2)[:, :, None] * W
+    return StepLinearization(step, jvp, s, T, vjp=vjp, inputs=x), jacobians, states
+
+
+def test_functions_give_the_products_of_their_jacobians(network):
+    lin, jacobians, last = network
+    twin, rng = JacobianStack(jacobians), np.random.default_rng(12)
+    np.testing.assert_allclose(lin.states[-1], last, rtol=1e-12)
+    v = rng.standard_normal((N, K, S))
+    for window in ((0, T), (2, 5), (3, 3)):
+        norms, expected = np.empty((2, window[1] - window[0], N, K))
+        for name in ("jvp", "vjp"):
+            out = getattr(lin, name)(v, *window, norms=norms)
+            np.testing.assert_allclose(out, getattr(twin, name)(v, *window, norms=expected), rtol=1e-11, atol=1e-13)
+            np.testing.assert_allclose(norms, expected, rtol=1e-11)
+    np.testing.assert_allclose(lin.jacobian(4, 1), jacobians[4, 1], rtol=1e-12)
+    check_adjoint(lin)
+
+
+def test_one_trajectory_of_functions_needs_no_axis_for_it():
+    rng = np.random.default_rng(13)
+    W, U, x = rng.standard_normal((S, S)), rng.standard_normal((S, 2)), rng.standard_normal((T, 2))
+    step, jvp, vjp = driven(W, U)
+    one = StepLinearization(step, jvp, np.ones(S), T, vjp=vjp, inputs=x)
+    many = StepLinearization(step, jvp, np.ones((1, S)), T, vjp=vjp, inputs=x[:, None])
+    np.testing.assert_array_equal(one.jvp(np.eye(S)[0]), many.jvp(np.eye(S)[:1])[0])
+    still = StepLinearization(lambda s: step(s, x[0]), lambda s, V: jvp(s, V, x[0]), np.ones(S), 2)
+    np.testing.assert_allclose(still.jacobian(0), one.jacobian(0), rtol=1e-14)
+    assert StepLinearization(step, jvp, np.ones(S), 0).jvp(np.ones(S)).shape == (S,)
+
+
+def test_functions_may_change_what_they_are_given():
+    def double(s):
+        s *= 2
+        return s
+
+    def push(s, V):
+        s[:] = np.nan
+        V *= 2
+        return V
+
+    lin = StepLinearization(double, push, [1.0, 2.0], 3)
+    v = np.ones(2)
+    np.testing.assert_array_equal(lin.jvp(v), 8 * np.ones(2))
+    np.testing.assert_array_equal(v, np.ones(2))
+    np.testing.assert_array_equal(lin.states[:, 0], [[1, 2], [2, 4], [4, 8], [8, 16]])
+
+
+def test_functions_with_sparse_matrices_equal_dense_ones():
+    from scipy.sparse import random_array
+
+    rng = np.random.default_rng(14)
+    W = random_array((60, 60), density=0.1, rng=rng, format="csr")
+    U = rng.standard_normal((60, 2))
+    x, s, v = rng.standard_normal((T, 2)), rng.standard_normal(60), rng.standard_normal((3, 60))
+    sparse, dense = (
+        StepLinearization(step, jvp, s, T, vjp=vjp, inputs=x)
+        for step, jvp, vjp in (driven(W, U), driven(W.toarray(), U))
+    )
+    np.testing.assert_allclose(sparse.jvp(v), dense.jvp(v), rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(sparse.vjp(v), dense.vjp(v), rtol=1e-10, atol=1e-14)
+
+
+def same(s, *rest):
+    return s
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((None, same, np.ones(2), 3), DTypeError, "step must be a function, got NoneType"),
+        ((same, 1, np.ones(2), 3), DTypeError, "jvp must be a function, got int"),
+        ((same, same, np.ones(2), 3, "x"), DTypeError, "vjp must be a function or None"),
+        ((same, same, np.ones((2, 2, 2)), 3), ShapeError, r"s0 must have shape \(S,\) or \(n, S\)"),
+        ((same, same, np.ones(2), -1), ArgumentError, "n_steps must be an integer of at least 0, got -1"),
+        ((same, same, np.ones(2), 2.0), ArgumentError, r"n_steps must be .* got 2\.0"),
+        ((same, same, np.ones(2), 3, None, np.ones((2, 1))), ShapeError, r"inputs must have shape \(3, \.\.\.\)"),
+        ((same, same, np.ones((4, 2)), 3, None, np.ones((3, 2))), ShapeError, r"\(3, 4, \.\.\.\)"),
+        ((lambda s: s[:1], same, np.ones(2), 3), ShapeError, r"step must return shape \(2,\), it returned \(1,\)"),
+    ],
+)
+def test_functions_that_do_not_fit_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        StepLinearization(*arguments)
+
+
+def test_trouble_with_functions_is_named():
+    lin = StepLinearization(same, lambda s, V: V[:1], np.ones(2), 3)
+    with pytest.raises(ShapeError, match=r"jvp must return shape \(2, 1\)"):
+        lin.jvp(np.ones(2))
+    with pytest.raises(ArgumentError, match="need vjp"):
+        lin.vjp(np.ones(2))
+    with pytest.raises(ArgumentError, match=r"t must be in 0 \.\. 2"):
+        lin.jacobian(3)
+    with pytest.raises(NonFiniteError, match="after step 1 of trajectory 0") as caught:
+        StepLinearization(lambda s: s * 1e200, same, np.full(2, 1e100), 5)
+    assert caught.value.step == 1

@@ -12,6 +12,7 @@ from ..errors import ShapeError
 from ..linearization import Array, Linearization
 from .causes import norm_bound
 from .growth import backward_growth, first_fitted_lag, forward_growth, unit_vectors
+from .singular_flow import singular_growth
 from .validation import trajectories, whole_number
 
 
@@ -39,6 +40,11 @@ class GradientFlow:
         Bengio 2013): no gradient can leave them.
     a_priori_bound : ndarray, shape (T + 1,), or None
         ``k log(max|phi'| sigma_max(W_hh))``, the upper bound from the weights alone; for networks of that form.
+    singular_lags : ndarray, shape (m,), int, or None
+        Lags, from 0 to T at equal ratios, at which singular values were taken.
+    largest, smallest : ndarray, shape (m, n), or None
+        Log of the largest and smallest singular value of ``d s[T] / d s[T-k]`` at these lags: the growth of the
+        most and the least favoured gradient. Between the bounds, and around every curve of ``backward``.
     n_vectors : int
         Backward vectors per sequence.
     """
@@ -53,6 +59,9 @@ class GradientFlow:
     upper_bound: Array | None
     lower_bound: Array | None
     a_priori_bound: Array | None
+    singular_lags: Array | None
+    largest: Array | None
+    smallest: Array | None
     n_vectors: int
 
     @property
@@ -89,6 +98,11 @@ class GradientFlow:
         for lag in sorted({min(lag, T) for lag in (1, 10, 100, T)}):
             back, forth = self.backward_mean[lag], self.forward_mean[lag]
             lines.append(f"  {lag:<8} {back:<+z10.3f} {forth:<+z9.3f} {self.dead_fraction[lag]:.1%}")
+        if self.largest is not None and self.smallest is not None:
+            low, high = (float(_mean_over_living(values[-1])) for values in (self.smallest, self.largest))
+            lines.append(
+                f"  singular values at lag T: {low:+z.3f} .. {high:+z.3f} nats, of the product of all Jacobians"
+            )
         if self.upper_bound is not None and self.lower_bound is not None:
             low, high = (float(_mean_over_living(bound[-1])) for bound in (self.lower_bound, self.upper_bound))
             lines.append(
@@ -104,7 +118,7 @@ class GradientFlow:
             name: getattr(self, name)
             for name in (
                 "lags", "backward", "forward", "dead_fraction", "forward_dead_fraction", "rates", "forward_rates",
-                "upper_bound", "lower_bound", "a_priori_bound",
+                "upper_bound", "lower_bound", "a_priori_bound", "singular_lags", "largest", "smallest",
             )
         }  # fmt: skip
         plain = {name: None if array is None else array.tolist() for name, array in arrays.items()}
@@ -123,6 +137,7 @@ def gradient_flow(
     start: ArrayLike | None = None,
     vectors: int = 4,
     bounds: bool = False,
+    singular_values: bool = False,
     rng: int | np.random.Generator | None = None,
 ) -> GradientFlow:
     """Measure how gradients grow from lag to lag, backward from the end and forward from the beginning.
@@ -138,6 +153,9 @@ def gradient_flow(
         Random directions per sequence.
     bounds : bool, default False
         Also compute the bounds from the singular values of every Jacobian: ``n T`` decompositions of size S.
+    singular_values : bool, default False
+        Also compute the extreme singular values of ``d s[T] / d s[T-k]`` at some 20 lags, by QR between steps; of order
+        ``n T S^3``. For a large state ``svds(lin.as_linear_operator(T - k), k=1)`` of SciPy finds the largest alone.
     rng : None, int or numpy.random.Generator
         For the random directions.
 
@@ -170,6 +188,8 @@ def gradient_flow(
     forth = forward_growth(lin, unit_vectors(generator, n, vectors, S))
     backward, forward = _mean_over_living(back), _mean_over_living(forth)
     upper, lower = _singular_bounds(lin) if bounds else (None, None)
+    lags = _singular_lags(lin.n_steps) if singular_values else None
+    largest, smallest = (None, None) if lags is None else singular_growth(lin, lags)
     return GradientFlow(
         lags=np.arange(lin.n_steps + 1),
         backward=backward,
@@ -181,6 +201,9 @@ def gradient_flow(
         upper_bound=upper,
         lower_bound=lower,
         a_priori_bound=_a_priori_bound(lin) if bounds else None,
+        singular_lags=lags,
+        largest=largest,
+        smallest=smallest,
         n_vectors=back.shape[2],
     )
 
@@ -210,6 +233,11 @@ def _slopes(growth: Array) -> Array:
         centred = lags - lags.mean()
         slopes[living] = centred @ growth[int(lags[0]) :, living] / (centred @ centred)
     return slopes
+
+
+def _singular_lags(T: int) -> Array:
+    """0, T and lags at equal ratios between them."""
+    return np.unique(np.append(np.rint(np.geomspace(1, max(T, 1), 20)).astype(int).clip(max=T), 0))
 
 
 def _singular_bounds(lin: Linearization) -> tuple[Array, Array]:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import ArgumentError, NonFiniteError, ShapeError
+from ..errors import ArgumentError, ShapeError
 from ..linearization import Array, Linearization
+from .frames import pushed_frames
 from .validation import trajectories, whole_number
 
 
@@ -24,25 +25,37 @@ class LyapunovSpectrum:
     stderr : ndarray, shape (k,)
         Standard error from the means of ``n_blocks`` consecutive blocks, for a t interval with ``n_blocks - 1`` degrees
         of freedom; NaN where there is none (-inf, or fewer than two blocks).
-    history : ndarray, shape (n_steps, k)
-        Running estimates: row ``i`` is the mean over the first ``i + 1`` counted steps.
+    local_rates : ndarray, shape (n_steps, k)
+        Growth of each direction in nats at each counted step; steps between two decompositions share their mean.
     n_steps : int
         Counted steps, without the warm-up.
     warmup : int
         Steps propagated and not counted.
     n_blocks : int
-        Blocks behind ``stderr``.
+        Blocks behind ``stderr``; no two of them share a decomposition.
+    interval : int
+        Most steps between two decompositions.
+    condition : float
+        Worst condition of a frame before a decomposition: rounding errors of the growth are this many times ``eps``.
     state_size : int
         Size of the state, the number of exponents there are.
     """
 
     exponents: Array
     stderr: Array
-    history: Array
+    local_rates: Array
     n_steps: int
     warmup: int
     n_blocks: int
+    interval: int
+    condition: float
     state_size: int
+
+    @property
+    def history(self) -> Array:
+        """Running estimates (n_steps, k): row ``i`` is the mean over the first ``i + 1`` counted steps."""
+        history: Array = np.cumsum(self.local_rates, axis=0) / np.arange(1, self.n_steps + 1)[:, None]
+        return history
 
     @property
     def sum(self) -> float:
@@ -62,6 +75,45 @@ class LyapunovSpectrum:
             return float(j) if j == self.state_size else float("nan")
         return float(j + (sums[j - 1] / abs(self.exponents[j]) if j else 0.0))
 
+    @property
+    def entropy(self) -> float:
+        """Sum of the positive exponents in nats per step: the rate at which the system forgets what state it was in.
+
+        An upper bound of the Kolmogorov-Sinai entropy (Ruelle 1978), equal to it where the invariant measure is smooth
+        along the unstable directions (Pesin 1977). NaN if all k exponents are positive and there are more.
+        """
+        if self.exponents[-1] > 0 and len(self.exponents) < self.state_size:
+            return float("nan")
+        return float(self.exponents[self.exponents > 0].sum())
+
+    def finite_time(self, length: int) -> Array:
+        """Exponents over windows of ``length`` steps, whose spread says how much the growth depends on where one looks.
+
+        Parameters
+        ----------
+        length : int
+            Steps a window, from ``interval`` to ``n_steps``.
+
+        Returns
+        -------
+        ndarray, shape (n_steps // length, k)
+            Nats per step, one row a window, in the order of time; the steps left over are those at the beginning.
+
+        Raises
+        ------
+        ArgumentError
+            If the windows are shorter than the interval between decompositions: ask for ``interval=length`` then.
+        """
+        length = whole_number(length, "length", 1, self.n_steps)
+        if length < self.interval:
+            raise ArgumentError(
+                f"length must be at least the {self.interval} steps between two decompositions, got {length}; run "
+                f"lyapunov_spectrum with interval={length}"
+            )
+        count = self.n_steps // length
+        rates: Array = self.local_rates[self.n_steps - count * length :].reshape(count, length, -1).mean(axis=1)
+        return rates
+
     def __repr__(self) -> str:
         return f"LyapunovSpectrum(k={len(self.exponents)}, first={self.exponents[0]:.6g}, n_steps={self.n_steps})"
 
@@ -77,19 +129,26 @@ class LyapunovSpectrum:
             lines.append(f"  {i + 1:<3} {value:<+11.5g} {error:<12.2g} {np.exp(value):.5g}")
         if shown < len(self.exponents):
             lines.append(f"  ... last {self.exponents[-1]:+.5g}")
-        lines.append(f"  sum {self.sum:+.5g} nats/step   Kaplan-Yorke dimension {self.kaplan_yorke_dimension:.5g}")
+        lines.append(
+            f"  sum {self.sum:+.5g} nats/step   entropy {self.entropy:.5g} nats/step   "
+            f"Kaplan-Yorke dimension {self.kaplan_yorke_dimension:.5g}"
+        )
+        lines.append(f"  a decomposition at least every {self.interval} steps, condition up to {self.condition:.2g}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers but the history as plain Python."""
+        """All numbers but those of each step as plain Python."""
         return {
             "exponents": self.exponents.tolist(),
             "stderr": self.stderr.tolist(),
             "sum": self.sum,
+            "entropy": self.entropy,
             "kaplan_yorke_dimension": self.kaplan_yorke_dimension,
             "n_steps": self.n_steps,
             "warmup": self.warmup,
             "n_blocks": self.n_blocks,
+            "interval": self.interval,
+            "condition": self.condition,
             "state_size": self.state_size,
         }
 
@@ -107,10 +166,14 @@ def lyapunov_spectrum(
     warmup: int | None = None,
     sequence: int = 0,
     frame: ArrayLike | None = None,
+    interval: int | None = None,
     blocks: int = 20,
     rng: int | np.random.Generator | None = None,
 ) -> LyapunovSpectrum:
-    """Lyapunov exponents along one trajectory: a frame is pushed forward and made orthonormal again after every step.
+    """Lyapunov exponents along one trajectory: a frame is pushed forward and made orthonormal again and again.
+
+    The trajectory decides what they are exponents of: driven by an input, or autonomous with an input of zeros (or of
+    no features at all: ``layer.linearize(np.zeros((T, 1, 0)))``).
 
     Parameters
     ----------
@@ -125,6 +188,9 @@ def lyapunov_spectrum(
         Which trajectory.
     frame : array_like, shape (S, k), optional
         Linearly independent columns to start from; random by default.
+    interval : int, optional
+        Most steps between two decompositions. By default as many as the gap between the exponents, measured on the way,
+        allows; a window that strains the frame more than that is repeated in shorter ones in either case.
     blocks : int, default 20
         Blocks for the standard error. They must be longer than the correlation of the local growth rates.
     rng : None, int or numpy.random.Generator
@@ -139,7 +205,8 @@ def lyapunov_spectrum(
     DTypeError
         If ``lin`` is not a Linearization.
     ArgumentError, ShapeError
-        If a number is outside its range, the frame has another shape, or there is no sequence, step or state.
+        If a number is outside its range, the frame has another shape or dependent columns, or there is no sequence,
+        step or state.
     NonFiniteError
         If a Jacobian product is not finite.
 
@@ -155,77 +222,59 @@ def lyapunov_spectrum(
     """
     lin = trajectories(lin, "lyapunov_spectrum")
     T, S = lin.n_steps, lin.state_size
-    if T < 1:
-        raise ArgumentError("lyapunov_spectrum needs a trajectory of at least 1 step, got 0")
-    if warmup is None:
-        warmup = min(max(50, T // 10), T // 2)
-    k = whole_number(S if k is None else k, "k", 1, S)
-    warmup = whole_number(warmup, "warmup", 0, T - 1)
+    k, warmup, start = frame_arguments(lin, k, warmup, frame, rng, "lyapunov_spectrum")
     sequence = whole_number(sequence, "sequence", 0, lin.n_sequences - 1)
-    blocks = whole_number(blocks, "blocks", 2)
-    if frame is None:
-        start = np.random.default_rng(rng).standard_normal((S, k))
-    else:
-        start = np.asarray(frame, dtype=np.float64)
-        if start.shape != (S, k):
-            raise ShapeError(f"frame must have shape (S, k) = {(S, k)}, got {start.shape}")
-    logs = _local_rates(lin, start, sequence)[warmup:]
-    history = np.cumsum(logs, axis=0) / np.arange(1, len(logs) + 1)[:, None]
-    order = np.argsort(-history[-1], kind="stable")
-    blocks = min(blocks, len(logs))
+    interval = None if interval is None else whole_number(interval, "interval", 1)
+    blocks = min(whole_number(blocks, "blocks", 2), T - warmup)
+    length = (T - warmup) // blocks
+    edges = [edge for edge in (warmup, *range(T - blocks * length, T + 1, length)) if edge > 0]
+    rates, longest, condition = np.full((T, k), -np.inf), 1, 1.0
+    for step in pushed_frames(lin, start, sequence, edges, interval):
+        steps = step.t1 - step.t0
+        rates[step.t0 : step.t1, step.alive] = np.log(abs(np.diag(step.R))) / steps
+        if step.t0 >= warmup:
+            longest, condition = max(longest, steps), max(condition, step.condition)
+    rates = rates[warmup:]
+    exponents = rates.mean(axis=0)
+    order = np.argsort(-exponents, kind="stable")
     return LyapunovSpectrum(
-        exponents=history[-1, order],
-        stderr=_block_stderr(logs, blocks)[order],
-        history=history[:, order],
-        n_steps=len(logs),
+        exponents=exponents[order],
+        stderr=_block_stderr(rates, blocks)[order],
+        local_rates=rates[:, order],
+        n_steps=len(rates),
         warmup=warmup,
         n_blocks=blocks,
+        interval=longest,
+        condition=condition,
         state_size=S,
     )
 
 
-def _local_rates(lin: Linearization, start: Array, sequence: int) -> Array:
-    """``log |R_ii|`` of every step, (T, k) for a start frame (S, k); -inf from where a direction is lost."""
-    rates = np.full((lin.n_steps, start.shape[1]), -np.inf)
-    alive = np.arange(start.shape[1])
-    # float32 vectors carry float32 rounding, whatever the type that QR works in
-    rounding = lin.state_size * float(np.finfo(lin.dtype).eps)
-    Q, R = np.linalg.qr(start)
-    if (abs(np.diag(R)) <= lin.state_size * np.finfo(np.float64).eps * np.linalg.norm(start, axis=0)).any():
-        raise ArgumentError("frame must have linearly independent columns")
-    vectors = np.zeros((lin.n_sequences, len(alive), lin.state_size), lin.dtype)
-    for t in range(lin.n_steps):
-        vectors[sequence] = Q.T
-        with np.errstate(over="ignore", invalid="ignore"):
-            pushed = lin.jvp(vectors, t, t + 1)[sequence].T.astype(np.float64, copy=False)
-        if not np.isfinite(pushed).all():
-            raise NonFiniteError(
-                f"the Jacobian of step {t} turns a unit vector into one that is not finite; check the trajectory it "
-                "was taken along",
-                what="tangent",
-                step=t,
-                sample=sequence,
-            )
-        Q, R = np.linalg.qr(pushed)
-        growth = abs(np.diag(R))
-        kept = growth > rounding * np.linalg.norm(pushed, axis=0)
-        if not kept.all():
-            # A lost column lies in the span of those before it. Whatever QR put in its place belongs to no trajectory,
-            # and would take growth away from the columns behind it: the frame goes on without it.
-            alive, growth, Q = alive[kept], growth[kept], Q[:, kept]
-            vectors = np.zeros((lin.n_sequences, len(alive), lin.state_size), lin.dtype)
-            if not len(alive):
-                break
-        rates[t, alive] = np.log(growth)
-    return rates
+def frame_arguments(
+    lin: Linearization, k: int | None, warmup: int | None, frame: ArrayLike | None, rng: Any, caller: str
+) -> tuple[int, int, Array]:
+    """Checked number of directions, steps of warm-up, and start frame (S, k); errors of :func:`lyapunov_spectrum`."""
+    T, S = lin.n_steps, lin.state_size
+    if T < 1:
+        raise ArgumentError(f"{caller} needs a trajectory of at least 1 step, got 0")
+    if warmup is None:
+        warmup = min(max(50, T // 10), T // 2)
+    k = whole_number(S if k is None else k, "k", 1, S)
+    warmup = whole_number(warmup, "warmup", 0, T - 1)
+    if frame is None:
+        return k, warmup, np.random.default_rng(rng).standard_normal((S, k))
+    start = np.asarray(frame, dtype=np.float64)
+    if start.shape != (S, k):
+        raise ShapeError(f"frame must have shape (S, k) = {(S, k)}, got {start.shape}")
+    return k, warmup, start
 
 
-def _block_stderr(logs: Array, blocks: int) -> Array:
-    """Standard error (k,) of the mean of ``logs`` (n, k) from equal blocks, without the first ``n % blocks`` rows."""
-    stderr = np.full(logs.shape[1], np.nan)
-    length = len(logs) // blocks
-    finite = np.isfinite(logs).all(axis=0)
+def _block_stderr(rates: Array, blocks: int) -> Array:
+    """Standard error (k,) of the mean of ``rates`` (n, k) from equal blocks, without the first ``n % blocks`` rows."""
+    stderr = np.full(rates.shape[1], np.nan)
+    length = len(rates) // blocks
+    finite = np.isfinite(rates).all(axis=0)
     if blocks > 1:
-        means = logs[len(logs) - length * blocks :, finite].reshape(blocks, length, -1).mean(axis=1)
+        means = rates[len(rates) - length * blocks :, finite].reshape(blocks, length, -1).mean(axis=1)
         stderr[finite] = means.std(axis=0, ddof=1) / np.sqrt(blocks)
     return stderr

@@ -47,9 +47,10 @@ def plot_lyapunov(result: LyapunovSpectrum, ax: Axes | None = None) -> Axes:
     index = np.arange(1, len(result.exponents) + 1)
     shown = [np.zeros(1)]
     ax.axhline(0, color=GREY, linestyle="--", linewidth=0.8)
+    history = result.history
     for share, marker in _EARLIER:
         steps = max(1, round(share * result.n_steps))
-        earlier = _finite(result.history[steps - 1])
+        earlier = _finite(history[steps - 1])
         label = f"after {steps} steps"
         ax.plot(index, earlier, linestyle="none", marker=marker, markersize=5, color="black", zorder=3, label=label)
         shown.append(earlier)

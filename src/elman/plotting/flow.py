@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..diagnostics.curve import HORIZON
+from ..diagnostics.horizon import HORIZON
 from ..linearization import Array
 from .canvas import (
     BLUE,
@@ -38,8 +38,8 @@ def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
     ----------
     flow : GradientFlow
         From :func:`elman.gradient_flow`. Curves are means over the living sequences, the band holds all of them. Bounds
-        (Pascanu, Mikolov and Bengio 2013) are the extreme ones over sequences; a bound far away leaves the picture, its
-        legend entry says where it ends.
+        (Pascanu, Mikolov and Bengio 2013) are the extreme ones over sequences, as are the singular values; a bound far
+        away leaves the picture, its legend entry says where it ends.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default. Ordinates are decimal logarithms.
 
@@ -66,7 +66,8 @@ def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
             flow.lags, decades(mean), color=color, linestyle=line, marker=marker, markersize=4, markerfacecolor="white",
             markevery=some(T + 1), label=label,
         )  # fmt: skip
-    bottom, top = span(decades(backward), decades(forward), low, high)
+    extremes = _add_singular_values(ax, flow)
+    bottom, top = span(decades(backward), decades(forward), low, high, *extremes)
     if bottom < -1:
         bottom = min(bottom, math.log10(HORIZON))
         ax.axhline(math.log10(HORIZON), color=GREY, linestyle=(0, (1, 3)), label="1e-3 left")
@@ -126,6 +127,21 @@ def _bounds(ax: Axes, flow: GradientFlow) -> list[Line2D]:
         label = f"{name} bound, {factor(bound[-1])} at lag {flow.lags[-1]}"
         drawn += ax.plot(flow.lags, decades(bound), color="black", linestyle=style, linewidth=1, label=label)
     return drawn
+
+
+def _add_singular_values(ax: Axes, flow: GradientFlow) -> list[Array]:
+    """Draw the extreme singular values there are; the decades of those that gradients come near."""
+    if flow.singular_lags is None or flow.largest is None or flow.smallest is None:
+        return []
+    largest, smallest = decades(flow.largest.max(axis=1)), decades(flow.smallest.min(axis=1))
+    end = f"{factor(flow.smallest[-1].min())} at lag {flow.lags[-1]}"
+    for values, label, marker in ((largest, "largest $\\sigma$", "^"), (smallest, f"smallest $\\sigma$, {end}", "v")):
+        ax.plot(
+            flow.singular_lags, values, color="black", linewidth=0.6, marker=marker, markersize=3.5,
+            markerfacecolor="white", label=label,
+        )  # fmt: skip
+    # the smallest may fall a hundred times as fast as any gradient that was seen, and would flatten the picture
+    return [largest]
 
 
 def _title(flow: GradientFlow) -> list[str]:

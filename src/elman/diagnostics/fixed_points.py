@@ -1,0 +1,231 @@
+"""Fixed and slow points of a recurrent layer under a constant input, and their linear stability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import DTypeError, ShapeError
+from ..linearization import Array
+from .dynamics import ConstantInput
+from .minimize import local_minima
+from .validation import plain_array, positive_number, require_finite, whole_number
+
+# A slow point this many times further out than the starts is where gates saturate, and q falls on to infinity.
+_REACH = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoints:
+    """Points at which a layer stands still, or nearly; made by :func:`fixed_points`. Sorted by speed, then by basin.
+
+    Attributes
+    ----------
+    points : ndarray, shape (m, S)
+        States, as the layer's linearization lays them out: h; for an LSTM (h, c); layer after layer in a stack.
+    q : ndarray, shape (m,)
+        ``|F(s) - s|^2 / 2``, half the squared speed in state units a step.
+    converged : ndarray of bool, shape (m,)
+        True for a fixed point, whose speed is that of rounding; False for a slow point, a minimum of q above zero.
+    counts : ndarray of int, shape (m,)
+        How many starts ended there.
+    jacobians : ndarray, shape (m, S, S)
+        ``J[i, j] = d F(s)[i] / d s[j]``.
+    eigenvalues : ndarray of complex, shape (m, S)
+        Of each Jacobian, by descending modulus; a mode grows by this factor each step.
+    n_starts, n_lost : int
+        Starts, and how many of them ended neither at a fixed nor at a slow point.
+    """
+
+    points: Array
+    q: Array
+    converged: Array
+    counts: Array
+    jacobians: Array
+    eigenvalues: Array
+    n_starts: int
+    n_lost: int
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def n_unstable(self) -> Array:
+        """Modes of each point (m,) with an eigenvalue outside the unit circle: 0 is an attractor, more a saddle."""
+        return np.count_nonzero(abs(self.eigenvalues) > 1, axis=1)
+
+    @property
+    def stable(self) -> Array:
+        """Which points (m,) are fixed and attract all states around them: every eigenvalue inside the unit circle."""
+        return self.converged & (self.n_unstable == 0)
+
+    @property
+    def exponents(self) -> Array:
+        """Rate (m,) of the slowest decaying or fastest growing mode of each point, nats per step."""
+        with np.errstate(divide="ignore"):
+            return np.log(abs(self.eigenvalues[:, 0]))
+
+    def modes(self, point: int) -> tuple[Array, Array]:
+        """Eigenvalues (S,) by descending modulus and eigenvectors (S, S), as columns, of one point's Jacobian."""
+        point = whole_number(point, "point", 0, len(self) - 1)
+        values, vectors = np.linalg.eig(self.jacobians[point])
+        order = np.argsort(-abs(values), kind="stable")
+        return values[order], vectors[:, order]
+
+    def __repr__(self) -> str:
+        fixed = int(self.converged.sum())
+        return f"FixedPoints({fixed} fixed, {int(self.stable.sum())} of them stable, {len(self) - fixed} slow)"
+
+    def __str__(self) -> str:
+        fixed = int(self.converged.sum())
+        lines = [
+            f"{fixed} fixed points, {int(self.stable.sum())} of them stable, and {len(self) - fixed} slow points from "
+            f"{self.n_starts} starts ({self.n_lost} ended at neither)",
+            "  kind      starts   speed     unstable modes   largest |eigenvalue|   nats/step",
+        ]
+        shown = 20
+        for i in range(min(len(self), shown)):
+            kind = "slow" if not self.converged[i] else "stable" if self.stable[i] else "saddle"
+            lines.append(
+                f"  {kind:<9} {self.counts[i]:<8} {np.sqrt(2 * self.q[i]):<9.1e} {self.n_unstable[i]:<16} "
+                f"{abs(self.eigenvalues[i, 0]):<22.6g} {self.exponents[i]:+.5f}"
+            )
+        if len(self) > shown:
+            lines.append(f"  ... and {len(self) - shown} more")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers but the Jacobians as plain Python; eigenvalues as pairs of real and imaginary part."""
+        return {
+            "points": self.points.tolist(),
+            "q": self.q.tolist(),
+            "converged": self.converged.tolist(),
+            "stable": self.stable.tolist(),
+            "counts": self.counts.tolist(),
+            "n_unstable": self.n_unstable.tolist(),
+            "eigenvalues": np.stack([self.eigenvalues.real, self.eigenvalues.imag], axis=-1).tolist(),
+            "n_starts": self.n_starts,
+            "n_lost": self.n_lost,
+        }
+
+    def plot(self, axes: Any = None, *, trajectories: ArrayLike | None = None) -> Any:
+        """Eigenvalues by point, and the points on two principal components; returns the two matplotlib axes."""
+        from ..plotting.points import plot_fixed_points
+
+        return plot_fixed_points(self, axes, trajectories=trajectories)
+
+
+def fixed_points(
+    layer: Any,
+    x_const: ArrayLike | None = None,
+    starts: ArrayLike | int = 256,
+    *,
+    slow: float = 1e-5,
+    tol: float = 1e-12,
+    separation: float = 1e-6,
+    max_iterations: int = 200,
+    rng: int | np.random.Generator | None = None,
+) -> FixedPoints:
+    """Find the states ``s = F(s)`` of a layer under a constant input, by minimising ``q(s) = |F(s) - s|^2 / 2``.
+
+    All starts descend at once, by Newton's method with a line search: the step is that of Levenberg and Marquardt with
+    a damping in proportion to ``|F(s) - s|^2``, which vanishes at a fixed point and keeps the step a descent where
+    ``J - I`` is singular. So a start ends at a fixed point, or at a minimum of q above zero, a slow point, near which
+    trajectories linger.
+
+    Parameters
+    ----------
+    layer : recurrent layer
+        Float64, one direction; ``F`` is its call over one step. For a network take its recurrent part. Anything
+        callable as ``layer(x, h0) -> (output, hn)`` with a ``linearize(x, h0)`` will do.
+    x_const : array_like, shape (D,), optional
+        The input at every step; zeros by default.
+    starts : array_like, shape (n, S) or (S,), or int, default 256
+        States to start from, laid out as ``points``. States that the network visits, with a little noise, find the
+        points that matter. A number draws so many, uniform in [-1, 1].
+    slow : float, default 1e-5
+        Largest q of a slow point. What ends above is dropped and counted; so is one with a component more than twice as
+        large as any start's, where closed gates hold a state that no trajectory comes to.
+    tol : float, default 1e-12
+        A point is fixed if ``|F(s) - s| <= tol max(1, |s|)``.
+    separation : float, default 1e-6
+        Points closer than this times ``max(1, |s|)`` are the same. At a bifurcation ``J - I`` is singular and ``tol``
+        fixes a point to its square or cube root only.
+    max_iterations : int, default 200
+        Newton steps.
+    rng : None, int or numpy.random.Generator
+        For random starts.
+
+    Returns
+    -------
+    FixedPoints
+
+    Raises
+    ------
+    DTypeError
+        If the layer is no recurrent layer, or of another dtype than float64.
+    ShapeError, ArgumentError
+        If the input or the starts do not fit, or a number is outside its range.
+
+    References
+    ----------
+    Sussillo and Barak, Neural Computation 25 (2013) 626; Yamashita and Fukushima, Computing Supplement 15 (2001) 239,
+    for the damping. ``slow`` is to be read in the units of the states: with q = 1e-5 a state moves .0045 a step.
+    """
+    system = ConstantInput(layer, x_const)
+    slow, tol = positive_number(slow, "slow", "squared state units"), positive_number(tol, "tol", "state units")
+    separation = positive_number(separation, "separation", "state units")
+    max_iterations = whole_number(max_iterations, "max_iterations", 1)
+    begin = _starts(starts, system.state_size, rng)
+    points, speed = local_minima(system, begin, tol, max_iterations)
+    size = np.maximum(1.0, np.linalg.norm(points, axis=1))
+    converged, q = speed <= tol * size, speed**2 / 2
+    near = abs(points).max(axis=1) <= _REACH * max(1.0, float(abs(begin).max()))
+    found = np.flatnonzero(converged | ((q <= slow) & near))
+    # of points that are one, the slowest stands for all
+    found = found[np.argsort(speed[found], kind="stable")]
+    chosen, counts = _distinct(points[found], separation * size[found])
+    # by kind, and the points that most starts found first
+    order = np.lexsort((-counts, ~converged[found[chosen]]))
+    keep, counts = found[chosen][order], counts[order]
+    jacobians = system.jacobians(points[keep])
+    values = np.linalg.eigvals(jacobians).astype(np.complex128)
+    values = np.take_along_axis(values, np.argsort(-abs(values), axis=1, kind="stable"), axis=1)
+    return FixedPoints(
+        points=points[keep],
+        q=q[keep],
+        converged=converged[keep],
+        counts=counts,
+        jacobians=jacobians,
+        eigenvalues=values,
+        n_starts=len(begin),
+        n_lost=len(begin) - len(found),
+    )
+
+
+def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | None) -> Array:
+    """States (n, S) to start from."""
+    if isinstance(starts, int | np.integer):
+        count = whole_number(starts, "starts", 1)
+        return np.random.default_rng(rng).uniform(-1.0, 1.0, (count, S))
+    given = plain_array(starts, "starts")
+    if given.dtype.kind not in "fiu":
+        raise DTypeError(f"starts must be real numbers, got dtype {given.dtype}")
+    if given.ndim not in (1, 2) or given.shape[-1] != S or not given.size:
+        raise ShapeError(f"starts must have shape (n, S) with S = {S}, the whole state, got {given.shape}")
+    require_finite(given, "starts")
+    return np.atleast_2d(given).astype(np.float64)
+
+
+def _distinct(points: Array, radii: Array) -> tuple[Array, Array]:
+    """Indices of points (m, S) further apart than their radii (m,), the first of each, and how many each stands for."""
+    left, chosen, counts = np.arange(len(points)), [], []
+    while len(left):
+        near = np.linalg.norm(points[left] - points[left[0]], axis=1) <= radii[left[0]]
+        chosen.append(int(left[0]))
+        counts.append(int(near.sum()))
+        left = left[~near]
+    return np.array(chosen, dtype=int), np.array(counts, dtype=int)

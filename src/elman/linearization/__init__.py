@@ -1,0 +1,12 @@
+r"""The protocol between a model and its analysis: the tangent dynamics of a network along trajectories.
+
+A recurrent network :math:`s_{t+1} = F(s_t, x_t)` has the Jacobians :math:`J_t = \partial s_{t+1} / \partial s_t`, rows
+are outputs. Layers of elman make a :class:`Linearization` of themselves; :class:`JacobianStack` takes any network's
+Jacobians as arrays, :class:`StepLinearization` a step function with its derivative.
+"""
+
+from .protocol import Array, ElementwiseFactors, Linearization
+from .stack import JacobianStack
+from .step import StepLinearization
+
+__all__ = ["Array", "ElementwiseFactors", "JacobianStack", "Linearization", "StepLinearization"]

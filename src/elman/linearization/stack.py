@@ -1,0 +1,68 @@
+"""Jacobians as plain arrays: how a network of any framework comes in."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from .protocol import Array, Linearization
+
+
+class JacobianStack(Linearization):
+    """A linearization given by plain arrays: how a network of any framework comes in.
+
+    Parameters
+    ----------
+    jacobians : array_like, shape (T, S, S) or (T, n, S, S)
+        ``J[t, i, j] = d s[t+1][i] / d s[t][j]``: rows are outputs. Kept as given if float32 or float64, not copied.
+
+    Raises
+    ------
+    ShapeError
+        If the last two axes are not square or there are not three or four axes.
+    DTypeError
+        If the numbers are not real.
+    ArgumentError
+        If an entry is not finite.
+    """
+
+    def __init__(self, jacobians: ArrayLike) -> None:
+        stack = np.asarray(jacobians)
+        if stack.dtype.kind not in "fiub":
+            raise DTypeError(f"jacobians must be real numbers, got dtype {stack.dtype}")
+        if stack.dtype not in (np.float32, np.float64):
+            stack = stack.astype(np.float64)
+        if stack.ndim == 3:
+            stack = stack[:, None]
+        if stack.ndim != 4 or stack.shape[2] != stack.shape[3]:
+            raise ShapeError(f"jacobians must have shape (T, S, S) or (T, n, S, S), got {np.shape(jacobians)}")
+        if not np.isfinite(stack).all():
+            t = int(np.argwhere(~np.isfinite(stack))[0, 0])
+            raise ArgumentError(f"jacobians must be finite; the first entry that is not belongs to step {t}")
+        self.jacobians = stack
+        self.n_steps, self.n_sequences, self.state_size = stack.shape[0], stack.shape[1], stack.shape[2]
+        self.dtype = stack.dtype
+
+    def _steps(self, v: Array, order: range, transpose: bool, norms: Array | None) -> Array:
+        """Apply one Jacobian after another to rows: ``v @ J`` is ``J^T`` applied to each row, ``v @ J^T`` is ``J``."""
+        for i, t in enumerate(order):
+            v = v @ (self.jacobians[t] if transpose else self.jacobians[t].transpose(0, 2, 1))
+            if norms is not None:
+                norms[i] = np.linalg.norm(v, axis=-1)
+        return v
+
+    def _jvp(self, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
+        return self._steps(v, range(t0, t1), False, norms)
+
+    def _vjp(self, u: Array, t0: int, t1: int, norms: Array | None) -> Array:
+        return self._steps(u, range(t1 - 1, t0 - 1, -1), True, norms)
+
+    def jacobian(self, t: int, sequence: int = 0) -> Array:
+        """One step's Jacobian, a view (S, S); ArgumentError outside; see :meth:`Linearization.jacobian`."""
+        if not (0 <= t < self.n_steps and 0 <= sequence < self.n_sequences):
+            raise ArgumentError(
+                f"t must be in 0 .. {self.n_steps - 1} and sequence in 0 .. {self.n_sequences - 1}, got {(t, sequence)}"
+            )
+        view: Array = self.jacobians[t, sequence]
+        return view

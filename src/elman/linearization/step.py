@@ -1,0 +1,155 @@
+"""The tangent dynamics of any step function that comes with its derivative: maps, flows, large sparse networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from .protocol import Array, Linearization
+
+
+class StepLinearization(Linearization):
+    r"""A linearization given by functions: ``s[t+1] = step(s[t])`` and products with its derivative.
+
+    The trajectories are run once, here. Nothing of size S x S is formed, so that a sparse network of many units costs
+    no more than its non-zeros; what is kept are the ``(T + 1) n S`` numbers of the states.
+
+    Parameters
+    ----------
+    step : callable, ``step(s) -> (S,)``, or ``step(s, x_t)`` with ``inputs``
+        The next state from the state (S,). For an ordinary differential equation, one step of the integrator.
+    jvp : callable, ``jvp(s, V) -> (S, K)``, or ``jvp(s, V, x_t)``
+        ``J(s) @ V`` for columns V (S, K), where ``J[i, j] = d step(s)[i] / d s[j]``.
+    s0 : array_like, shape (S,) or (n, S)
+        State to start from, for one trajectory or n of them. All is computed in float64.
+    n_steps : int
+        Steps T.
+    vjp : callable, ``vjp(s, U) -> (S, K)``, or ``vjp(s, U, x_t)``, optional
+        ``J(s).T @ U`` for columns U (S, K). Without it nothing can be pulled backward: exponents can be computed,
+        gradients not.
+    inputs : array_like, shape (T, ...) or (T, n, ...) for several trajectories, optional
+        What drives the system: ``x_t`` is ``inputs[t]``, or ``inputs[t, i]`` for trajectory i.
+
+    Attributes
+    ----------
+    states : ndarray, shape (T + 1, n, S)
+        The trajectories.
+
+    Raises
+    ------
+    DTypeError, ShapeError, ArgumentError
+        If an argument does not fit, or a function returns another shape.
+    NonFiniteError
+        If a state is not finite, with its step and trajectory.
+
+    Examples
+    --------
+    Henon's map, whose exponents are .419 and -1.623:
+
+    >>> import numpy as np, elman
+    >>> from elman.linearization import StepLinearization
+    >>> henon = lambda s: np.array([1 - 1.4 * s[0] ** 2 + s[1], 0.3 * s[0]])
+    >>> push = lambda s, V: np.array([-2.8 * s[0] * V[0] + V[1], 0.3 * V[0]])
+    >>> lin = StepLinearization(henon, push, [0.1, 0.1], 5000)
+    >>> round(elman.lyapunov_spectrum(lin, rng=0).sum, 9) == round(np.log(0.3), 9)
+    True
+    """
+
+    def __init__(
+        self,
+        step: Callable[..., ArrayLike],
+        jvp: Callable[..., ArrayLike],
+        s0: ArrayLike,
+        n_steps: int,
+        vjp: Callable[..., ArrayLike] | None = None,
+        inputs: ArrayLike | None = None,
+    ) -> None:
+        for name, function in (("step", step), ("jvp", jvp)):
+            if not callable(function):
+                raise DTypeError(f"{name} must be a function, got {type(function).__name__}")
+        if vjp is not None and not callable(vjp):
+            raise DTypeError(f"vjp must be a function or None, got {type(vjp).__name__}")
+        start = np.array(s0, dtype=np.float64)
+        if start.ndim not in (1, 2):
+            raise ShapeError(f"s0 must have shape (S,) or (n, S), got {start.shape}")
+        if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 0:
+            raise ArgumentError(f"n_steps must be an integer of at least 0, got {n_steps!r}")
+        self._push, self._pull = jvp, vjp
+        self.n_steps, self.state_size = int(n_steps), start.shape[-1]
+        self.n_sequences = 1 if start.ndim == 1 else len(start)
+        self.dtype = np.dtype(np.float64)
+        self._inputs = self._driven(inputs, start.ndim == 1)
+        self.states = np.empty((self.n_steps + 1, self.n_sequences, self.state_size))
+        self.states[0] = start
+        for t in range(self.n_steps):
+            for i in range(self.n_sequences):
+                with np.errstate(over="ignore", invalid="ignore"):
+                    # the function may keep or change what it is given
+                    after = step(self.states[t, i].copy(), *self._input(t, i))
+                self.states[t + 1, i] = self._checked(after, "step", ())
+                if not np.isfinite(self.states[t + 1, i]).all():
+                    raise NonFiniteError(
+                        f"the state after step {t} of trajectory {i} is not finite: start elsewhere, or take a "
+                        "smaller step of integration",
+                        step=t,
+                        sample=i,
+                    )
+
+    def _driven(self, inputs: ArrayLike | None, single: bool) -> Array | None:
+        """Inputs as (T, n, ...)."""
+        if inputs is None:
+            return None
+        given = np.asarray(inputs)
+        full = given[:, None] if single and given.ndim else given
+        if full.ndim < 2 or full.shape[:2] != (self.n_steps, self.n_sequences):
+            wanted = f"({self.n_steps}, ...)" if single else f"({self.n_steps}, {self.n_sequences}, ...)"
+            raise ShapeError(f"inputs must have shape {wanted}, one entry for each step, got {given.shape}")
+        return full
+
+    def _input(self, t: int, sequence: int) -> tuple[Any, ...]:
+        """What ``step`` and the products receive behind their other arguments."""
+        return () if self._inputs is None else (self._inputs[t, sequence],)
+
+    def _checked(self, result: ArrayLike, name: str, columns: tuple[int, ...]) -> Array:
+        """What a user's function returned, if of the right shape."""
+        array = np.asarray(result, dtype=np.float64)
+        if array.shape != (self.state_size, *columns):
+            raise ShapeError(f"{name} must return shape {(self.state_size, *columns)}, it returned {array.shape}")
+        return array
+
+    def _steps(self, v: Array, order: range, name: str, norms: Array | None) -> Array:
+        """Apply one step's product after another to each sequence's vectors, as columns."""
+        apply = self._push if name == "jvp" else self._pull
+        if apply is None:
+            raise ArgumentError(
+                "products with the transposed Jacobians need vjp: StepLinearization(step, jvp, s0, n_steps, vjp=...)"
+            )
+        out = np.empty_like(v)
+        for i in range(self.n_sequences):
+            columns = v[i].T.copy(order="C")  # rows of V side by side, as sparse products want them
+            for j, t in enumerate(order):
+                pushed = apply(self.states[t, i].copy(), columns, *self._input(t, i))
+                columns = self._checked(pushed, name, columns.shape[1:])
+                if norms is not None:
+                    norms[j, i] = np.linalg.norm(columns, axis=0)
+            out[i] = columns.T
+        return out
+
+    def _jvp(self, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
+        return self._steps(v, range(t0, t1), "jvp", norms)
+
+    def _vjp(self, u: Array, t0: int, t1: int, norms: Array | None) -> Array:
+        return self._steps(u, range(t1 - 1, t0 - 1, -1), "vjp", norms)
+
+    def jacobian(self, t: int, sequence: int = 0) -> Array:
+        """One step's Jacobian (S, S), from its products with the unit vectors; see :meth:`Linearization.jacobian`."""
+        if not (0 <= t < self.n_steps and 0 <= sequence < self.n_sequences):
+            raise ArgumentError(
+                f"t must be in 0 .. {self.n_steps - 1} and sequence in 0 .. {self.n_sequences - 1}, got {(t, sequence)}"
+            )
+        pushed = self._push(self.states[t, sequence].copy(), np.eye(self.state_size), *self._input(t, sequence))
+        return self._checked(pushed, "jvp", (self.state_size,))
