@@ -73,7 +73,7 @@ class PlainRNN:
         self.seen.append(np.asarray(x).shape[self.batch_axis])
         return Trajectories(self.run(x, h0)[1], self.W_hh)
 
-    def loss_start(self, x, y=None, *, loss=None, h0=None, rng=None):
+    def loss_start(self, x, y=None, *, loss=None, h0=None, rng=None, lin=None):
         if self.W_out is None:
             return None
         h = self.run(x, h0)[0][-1]
@@ -485,7 +485,10 @@ def test_the_plain_network_fulfils_the_protocol():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"level": "forward"}, ArgumentError, 'level must be "full"'),
+        ({"level": "deep"}, ArgumentError, 'level must be one of "weights".*"forward".*"full".*got \'deep\''),
+        ({"level": "forward"}, ArgumentError, "runs the model piece by piece, for which PlainRNN lacks"),
+        ({"level": "weights", "length": 9}, ArgumentError, "needs a layer or network of elman"),
+        ({"length": 9}, ArgumentError, 'length is declared for level="weights"'),
         ({"threshold": 0.0}, ArgumentError, "positive number of nats"),
         ({"vectors": 0}, ArgumentError, "at least 1"),
         ({"vectors": 2.5}, ArgumentError, "vectors must be an integer, got 2.5"),

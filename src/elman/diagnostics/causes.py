@@ -16,6 +16,7 @@ directions of ``W``.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,15 @@ class Causes:
             first_lag=first_lag,
             last_lag=last_lag,
         )
+
+    @classmethod
+    def from_factors(cls, parts: Sequence[tuple[ElementwiseFactors, Array]], first_lag: int) -> Causes | None:
+        """The causes along several batches of (factors, start vectors (n, K, S)); None without a living gradient."""
+        if not parts:
+            return None
+        split = [elementwise_terms(factors, start, first_lag) for factors, start in parts]
+        terms, rates = (np.concatenate(pieces, axis=-1) for pieces in zip(*split, strict=True))
+        return cls.from_terms(terms, rates, first_lag, parts[0][0].slopes.shape[0])
 
     @property
     def terms(self) -> dict[str, float]:

@@ -17,49 +17,10 @@ import numpy as np
 from ..errors import ArgumentError
 from ..linearization import Array
 from .growth import first_fitted_lag
-from .intervals import DECISION_LEVEL, LEVEL, interval_text, mean_interval, t_quantile
+from .horizon import Horizon, crossing
+from .intervals import DECISION_LEVEL, LEVEL, mean_interval, t_quantile
 
-HORIZON = 1e-3  # the fraction of its size at which a gradient counts as lost
 _MOST_SEQUENCES = 10**9
-
-
-@dataclass(frozen=True)
-class Horizon:
-    """How many steps a gradient reaches back before it has fallen to a thousandth.
-
-    Attributes
-    ----------
-    steps : float
-        Lag in steps, linear between lags, at which the mean curve falls below log(1e-3); infinite if the curve
-        does not get there within the sequence and its rate is not negative.
-    low, high : float
-        The same for the two ends of the 95 % interval of the mean; NaN with fewer than two sequences.
-    measured : int
-        Length ``T`` of the sequences. Beyond it the number continues the curve with its rate.
-    """
-
-    steps: float
-    low: float
-    high: float
-    measured: int
-
-    @property
-    def extrapolated(self) -> bool:
-        """Whether ``steps`` lies beyond the sequences: a guess, for which no coverage is claimed."""
-        return self.steps > self.measured
-
-    def __str__(self) -> str:
-        if self.steps == np.inf:
-            return "none: within the sequence the mean does not fall to 1e-3, and its rate is not negative"
-        steps, low, high = (f"{x:.4g}" + ("*" if x > self.measured else "") for x in (self.steps, self.low, self.high))
-        note = f"   * EXTRAPOLATED beyond T = {self.measured}" if "*" in steps + low + high else ""
-        interval = interval_text(self.low, self.high, 1) if math.isnan(self.low) else f"95 % [{low}, {high}]"
-        return f"{steps} steps until 1e-3 is left, {interval}{note}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values by name."""
-        names = ("steps", "low", "high", "measured", "extrapolated")
-        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +40,30 @@ class GrowthCurve:
         What the gradients start from: ``"random"``, ``"loss"``, ``"readout"`` or ``"given"``.
     threshold : float
         Growth in nats over the whole sequence, either way, that counts as exploding or vanishing.
+    grid : ndarray of int, optional
+        Lags at which ``logs`` was measured, from 0 to ``T``; what lies between is interpolated. None: at all of them.
     """
 
     logs: Array
     start: str
     threshold: float
+    grid: Array | None = None
+
+    @classmethod
+    def from_grid(cls, grid: Array, logs: Array, start: str, threshold: float) -> GrowthCurve:
+        """A curve from log norms (len(grid), n, K) at a few lags: straight lines between them.
+
+        A gradient that is exactly zero at one lag of the grid and not at the one before is so from behind that one on.
+        """
+        T = int(grid[-1])
+        before = np.minimum(np.searchsorted(grid, np.arange(T + 1), side="right") - 1, len(grid) - 2)
+        weight = (np.arange(T + 1) - grid[before]) / np.diff(grid)[before]
+        weight = weight[:, None, None]
+        a, b = logs[before], logs[before + 1]
+        with np.errstate(invalid="ignore"):
+            mixed = (1 - weight) * a + weight * b
+        line = np.where(weight == 0, a, np.where(weight == 1, b, mixed))
+        return cls(np.where(np.isnan(line), -np.inf, line), start, threshold, grid)
 
     def __repr__(self) -> str:
         return f"<GrowthCurve {self.start}: {self.verdict}, rate {self.rate:.4g} nats/step, n = {self.n}>"
@@ -134,7 +114,13 @@ class GrowthCurve:
         living = np.isfinite(self.sequence_logs)
         centre = np.where(self.alive > 0, self.mean, 0.0)[:, None]
         squares = np.square(np.where(living, self.sequence_logs, centre) - centre).sum(axis=1)
-        out: Array = np.sqrt(squares / np.where(self.alive > 1, self.alive - 1, np.nan))
+        return self._between(np.sqrt(squares / np.where(self.alive > 1, self.alive - 1, np.nan)))
+
+    def _between(self, values: Array) -> Array:
+        """Spreads (T + 1,) with straight lines between the lags of a grid, where interpolated curves spread less."""
+        if self.grid is None:
+            return values
+        out: Array = np.interp(self.lags, self.grid, values[self.grid])
         return out
 
     @cached_property
@@ -164,7 +150,7 @@ class GrowthCurve:
         between_vectors = values.var(axis=2, ddof=1).sum(axis=1) / np.maximum(self.alive, 1) if K > 1 else 0.0
         # the variance of a mean over K vectors holds 1/K of the variance between vectors; the rest is added back
         single = np.square(self.sd) + (1 - 1 / K) * between_vectors
-        spread = np.sqrt(single + np.square(self.sd) / np.maximum(self.alive, 1))
+        spread = self._between(np.sqrt(single + np.square(self.sd) / np.maximum(self.alive, 1)))
         out: Array = t_quantile(LEVEL, self.alive - 1) * spread
         return out
 
@@ -231,9 +217,9 @@ class GrowthCurve:
         """Lag at which the mean curve has fallen to 1e-3; see :class:`Horizon`."""
         low, high = self.rate_ci
         return Horizon(
-            steps=_crossing(self.mean, self.rate),
-            low=_crossing(self.low, low),
-            high=_crossing(self.high, high),
+            steps=crossing(self.mean, self.rate),
+            low=crossing(self.low, low),
+            high=crossing(self.high, high),
             measured=self.n_steps,
         )
 
@@ -286,7 +272,8 @@ class GrowthCurve:
         """
         if not 1 <= last <= self.n_steps:
             raise ArgumentError(f"last must be a lag of the curve, 1 .. {self.n_steps}, got {last}")
-        return GrowthCurve(self.logs[: last + 1], self.start, self.threshold)
+        grid = None if self.grid is None else np.unique([*self.grid[self.grid < last], last])
+        return GrowthCurve(self.logs[: last + 1], self.start, self.threshold, grid)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values by name; curves as lists over lags 0 .. T."""
@@ -302,20 +289,7 @@ class GrowthCurve:
             "dead_fraction": self.dead_fraction,
             "sequences_needed": self.sequences_needed,
             "n": self.n,
+            "grid": None if self.grid is None else self.grid.tolist(),
             "local_rates": {"edges": edges.tolist(), "rates": rates.tolist()},
             **{name: getattr(self, name).tolist() for name in curves},
         }
-
-
-def _crossing(curve: Array, rate: float) -> float:
-    """Lag where a curve (T + 1,) falls below log(1e-3), linear between lags, then along ``rate``; NaN stays NaN."""
-    target = math.log(HORIZON)
-    below = np.flatnonzero(curve < target)
-    if below.size:
-        k = int(below[0])
-        if k == 0 or not np.isfinite(curve[k]):  # exactly zero from this lag on: there is nothing to interpolate
-            return float(k)
-        return float(k - 1 + (curve[k - 1] - target) / (curve[k - 1] - curve[k]))
-    if math.isnan(curve[-1]):
-        return math.nan
-    return float(curve.shape[0] - 1 + (target - curve[-1]) / rate) if rate < 0 else math.inf

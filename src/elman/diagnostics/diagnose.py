@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
-from ..linearization import Array, Linearization
-from .causes import Causes, elementwise_terms, norm_bound
+from ..linearization import Array, ElementwiseFactors, Linearization
 from .curve import GrowthCurve
 from .growth import backward_growth, unit_vectors
-from .report import Diagnosis, prescribe
-from .sequences import Diagnosable, as_sequences
+from .levels import LEVELS, WeightFacts, forward_capable, simulated
+from .report import Diagnosis
+from .sequences import Diagnosable, ModelSequences, Sequences, as_sequences
+from .streaming import Streamed, grid_lags, staggered_growth
 from .validation import positive_number, whole_number
 
 
@@ -27,8 +30,11 @@ def diagnose(
     loss: Any = "mse",
     start: ArrayLike | None = None,
     level: str = "full",
+    input_mean: ArrayLike | None = None,
+    input_sd: ArrayLike | None = None,
+    length: int | None = None,
     threshold: float = math.log(100),
-    vectors: int = 4,
+    vectors: int | None = None,
     max_sequences: int = 64,
     rng: int | np.random.Generator | None = None,
 ) -> Diagnosis:
@@ -37,7 +43,8 @@ def diagnose(
     Unit vectors at the last state are pulled back along trajectories, :math:`u_k \propto J_{T-k}^T u_{k-1}`, as
     backpropagation through time does; the log of what each step does to their length adds up to a growth curve over
     lags. The curves of different sequences give Student t intervals for the gradient on *other* sequences of the same
-    length, distribution and initial state. Sequences are added, 8, 16, 32, 64, until the verdict is decided at 99 %.
+    length, distribution and initial state. Sequences are added, 8, 16, 32, 64, until the verdict is decided at 99 %
+    (from 16 on where tangents are pushed forward).
 
     Parameters
     ----------
@@ -58,12 +65,24 @@ def diagnose(
         Which loss ``y`` belongs to; handed to ``model.loss_start``.
     start : array_like, shape (n, S), optional
         For a Linearization: gradients of your loss with respect to the last state, predicted beside random ones.
-    level : {"full"}
-        How the prediction is made: ``"full"`` runs the model on ``x`` and pulls vectors back.
+    level : {"full", "forward", "weights"}
+        How the prediction is made. ``"full"`` runs the model on ``x`` and pulls vectors back: one training step of the
+        same sequences, about twice that with 4 vectors. ``"forward"`` pushes fresh tangent vectors from a few lags
+        ``T - k`` to the end while the model runs, keeping 64 steps of the trajectory at a time: about two runs of the
+        model and 2 to 3 of each vector; the curve is measured at these lags and interpolated between. ``"weights"``
+        does the same on simulated white noise of a declared mean and standard deviation, without data. Only ``"full"``
+        predicts the gradient of the loss.
+    input_mean, input_sd : array_like, shape (D,) or (), optional
+        For ``level="weights"``: mean (0 by default) and standard deviation of each input channel. Taken from ``x``,
+        if that is given and they are not. Wrong ones make a wrong prediction: for unit variance taken in place of the
+        truth the error was six times as large.
+    length : int, optional
+        For ``level="weights"``: steps ``T`` of a sequence; that of ``x`` by default.
     threshold : float, default log(100)
         Growth in nats over the whole sequence, either way, that counts as exploding or vanishing.
-    vectors : int, default 4
-        Random unit vectors for each sequence.
+    vectors : int, optional
+        Random unit vectors for each sequence, and for each lag of the grid at ``level="forward"`` and ``"weights"``: by
+        default 4 (``"full"``, ``"weights"``) or 2 (``"forward"``).
     max_sequences : int, default 64
         Most sequences used for the prediction.
     rng : None, int or numpy.random.Generator
@@ -96,78 +115,123 @@ def diagnose(
     recurrent networks by S. Hochreiter (1991), Y. Bengio, P. Simard and P. Frasconi (1994), and R. Pascanu, T. Mikolov
     and Y. Bengio (2013).
     """
-    if level != "full":
-        raise ArgumentError(f'level must be "full" (run the model on x and pull vectors back), got {level!r}')
+    if level not in LEVELS:
+        names = ", ".join(f'"{name}" ({each.words})' for name, each in LEVELS.items())
+        raise ArgumentError(f"level must be one of {names}; got {level!r}")
+    plan = LEVELS[level]
     threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
-    vectors = whole_number(vectors, "vectors", 1)
+    vectors = plan.vectors if vectors is None else whole_number(vectors, "vectors", 1)
     max_sequences = whole_number(max_sequences, "max_sequences (intervals need a spread)", 2)
+    declared = {"input_mean": input_mean, "input_sd": input_sd, "length": length}
+    _check_level(level, declared, {"y": y, "start": start})
     rng = np.random.default_rng(rng)
-    sequences = as_sequences(model, x, y, h0, loss, start)
-    batches, reserved = sequences.split(rng, max_sequences)
+    facts: WeightFacts | None = None
+    reserved: Sequences | None
+    batches: Iterator[Sequences]
+    if level == "weights":
+        made, facts, reserved = simulated(model, x, h0, input_mean, input_sd, length, max_sequences, rng)
+        batches = made.split(rng, plan.first, max_sequences, reserve=False)[0]
+    else:
+        sequences = as_sequences(model, x, y, h0, loss, start)
+        if level == "forward":
+            forward_capable(sequences)
+        batches, reserved = sequences.split(rng, plan.first, max_sequences)
     observed = _Observations(threshold)
     for batch in batches:
-        pair = batch.loss_start(rng)
-        observed.add(batch.linearize(), vectors, pair, rng)
+        if level == "full":
+            observed.pull(batch, vectors, rng)
+        else:
+            observed.push(batch, vectors, rng)
         curves = observed.curves()
         if all(curve.verdict != "undecided" for curve in curves):
             break
+    # one batch more: trials of a change want 16 sequences also where 8 decided
+    spare: list[Sequences] = list(islice(batches, 1))
     curve, *others = curves
     return Diagnosis(
         curve=curve,
         loss=others[0] if others else None,
-        causes=observed.causes(curve),
-        bound=observed.bound,
-        prescription=prescribe(curve, observed.bound is not None),
         level=level,
+        facts=facts,
         state_size=observed.state_size,
         dtype=observed.dtype,
-        _predicted=sequences,
+        _form=observed.form,
+        _factors=tuple(observed.factors),
+        _predicted=(*observed.batches, *spare),
         _reserved=reserved,
         _seed=int(rng.integers(2**63)),
     )
 
 
+def _check_level(level: str, declared: dict[str, Any], labels: dict[str, Any]) -> None:
+    """Refuse arguments that this level would not use."""
+    for name, value in declared.items():
+        if value is not None and level != "weights":
+            raise ArgumentError(f'{name} is declared for level="weights"; at level="{level}" the data say it')
+    for name, value in labels.items():
+        if value is not None and level != "full":
+            raise ArgumentError(
+                f'{name} belongs to level="full": at level="{level}" random tangents are pushed forward, which do not '
+                "know where a gradient starts"
+            )
+
+
 class _Observations:
-    """Growth curves and terms of causes, collected batch by batch."""
+    """Growth curves and what causes are found from, collected batch by batch."""
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
-        self.bound: float | None = None
         self.state_size = 0
         self.dtype: np.dtype[Any] = np.dtype(np.float64)
+        self.batches: list[Sequences] = []
+        self.form: ElementwiseFactors | None = None
+        self.factors: list[tuple[ElementwiseFactors, Array]] = []
+        self._grid: Array | None = None
         self._random: list[Array] = []
         self._loss: list[Array] = []
         self._loss_name = ""
-        self._terms: list[tuple[Array, Array]] = []
 
-    def add(self, lin: Linearization, vectors: int, loss: tuple[str, Array] | None, rng: np.random.Generator) -> None:
+    def pull(self, batch: Sequences, vectors: int, rng: np.random.Generator) -> None:
         """Pull back random vectors and the start of the loss along the trajectories of one batch, in one sweep."""
+        lin = batch.linearize()
+        loss = batch.loss_start(rng, lin)
         random = unit_vectors(rng, lin.n_sequences, vectors, lin.state_size)
         starts = random
         if loss is not None:
             self._loss_name, start = loss
             starts = np.concatenate([random, np.asarray(start, dtype=np.float64)[:, None]], axis=1)
         logs = backward_growth(lin, starts)
-        self.state_size, self.dtype = lin.state_size, np.dtype(lin.dtype)
-        self._random.append(logs[..., :vectors])
+        self._note(batch, lin, logs[..., :vectors])
         if loss is not None:
             self._loss.append(logs[..., vectors:])
-        if lin.factors is not None:
-            if self.bound is None:
-                self.bound = norm_bound(lin.factors)
-            first = self.curves()[0].first_lag
-            self._terms.append(elementwise_terms(lin.factors, random, first))
+        factors = lin.factors
+        if factors is not None:
+            self.form = factors
+            self.factors.append((factors, random))
+
+    def push(self, batch: Sequences, vectors: int, rng: np.random.Generator) -> None:
+        """Push random tangents forward to the end of the trajectories of one batch, from a grid of lags."""
+        lin: Linearization
+        if isinstance(batch, ModelSequences):
+            lin = Streamed(batch)
+            self.form = lin.form
+        else:
+            lin = batch.linearize()
+            self.form = lin.factors
+        self._grid = grid_lags(lin.n_steps)
+        self._note(batch, lin, staggered_growth(lin, self._grid, vectors, rng))
+
+    def _note(self, batch: Sequences, lin: Linearization, random: Array) -> None:
+        self.state_size, self.dtype = lin.state_size, np.dtype(lin.dtype)
+        self.batches.append(batch)
+        self._random.append(random)
 
     def curves(self) -> list[GrowthCurve]:
         """The curve of random starts and, if there is a loss, its own."""
-        out = [GrowthCurve(np.concatenate(self._random, axis=1), "random", self.threshold)]
+        random = np.concatenate(self._random, axis=1)
+        if self._grid is not None:
+            return [GrowthCurve.from_grid(self._grid, random, "random", self.threshold)]
+        out = [GrowthCurve(random, "random", self.threshold)]
         if self._loss:
             out.append(GrowthCurve(np.concatenate(self._loss, axis=1), self._loss_name, self.threshold))
         return out
-
-    def causes(self, curve: GrowthCurve) -> Causes | None:
-        """Averages of the terms over all sequences; None for cells whose Jacobian does not factor."""
-        if not self._terms:
-            return None
-        terms, rates = (np.concatenate(parts, axis=-1) for parts in zip(*self._terms, strict=True))
-        return Causes.from_terms(terms, rates, curve.first_lag, curve.n_steps)

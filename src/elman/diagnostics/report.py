@@ -5,20 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
-from ..linearization import Linearization
-from .causes import Causes
-from .curve import GrowthCurve, Horizon
-from .intervals import interval_text
-from .sequences import GivenJacobians, Sequences, as_sequences
+from ..linearization import Array, ElementwiseFactors, Linearization
+from .causes import Causes, norm_bound
+from .curve import GrowthCurve
+from .describe import describe, local_rates, why_undecided
+from .explain import Explanation, explain
+from .horizon import Horizon
+from .levels import LEVELS, WeightFacts
+from .prescribe import Prescription, TunedPrescription, first_step
+from .rerun import Rerun
+from .sequences import GivenJacobians, ModelSequences, Sequences, as_sequences
+from .tune import tune
+from .validation import positive_number, whole_number
 from .verification import Verification, measure
 
-_LARGEST_LOG = math.log(np.finfo(np.float64).max)
 _MEANING = {
     "vanishing": "gradients VANISH: the last step hardly sees the first",
     "exploding": "gradients EXPLODE: clip them, or learning steps are thrown about",
@@ -30,61 +37,6 @@ _START = {
     "readout": "readout start (W_out^T e, random e, no labels)",
     "given": "given start vectors",
 }
-
-
-@dataclass(frozen=True)
-class Prescription:
-    """A change of a parameter that moves the rate towards 0.
-
-    Attributes
-    ----------
-    action : str
-        What to do, such as ``"scale W_hh"``.
-    factor : float
-        By what: ``exp(-rate)``, exact if the network answered linearly.
-    expect : str
-        What one such step was found to do, and what it does not promise.
-    """
-
-    action: str
-    factor: float
-    expect: str
-
-    def __str__(self) -> str:
-        return f"{self.action} by {self.factor:.4g} (= exp(-rate)), then diagnose again. {self.expect}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values by name."""
-        return {"action": self.action, "factor": self.factor, "expect": self.expect}
-
-
-def prescribe(curve: GrowthCurve, elementwise: bool) -> Prescription | None:
-    """First step for a curve that vanishes or explodes; None for another verdict or if no scale can mend it.
-
-    Parameters
-    ----------
-    curve : GrowthCurve
-        The prediction.
-    elementwise : bool
-        Whether each Jacobian is ``diag(slopes) W_hh``, so that nothing is carried past ``W_hh``.
-
-    Returns
-    -------
-    Prescription or None
-        None also if most gradients are exactly zero, or if the rate has the other sign than the verdict.
-    """
-    towards = {"vanishing": -curve.rate, "exploding": curve.rate}.get(curve.verdict, 0.0)
-    if not 0 < towards < _LARGEST_LOG or curve.dead_fraction > 0.5:
-        return None
-    if elementwise:
-        answer = (
-            "One step brings ReLU networks near zero; tanh networks recover only about half of it, because saturation "
-            "answers back, so repeat"
-        )
-    else:
-        answer = "Where states are carried past W_hh (LSTM, GRU) one step moves only 10-20 % of the way, so repeat"
-    expect = f"{answer}. This moves the rate; it does not promise better training."
-    return Prescription("scale W_hh", math.exp(-curve.rate), expect)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +54,11 @@ class Diagnosis:
         The same for the gradient of the last-step loss (``loss.start == "loss"``), of a random combination of outputs
         if there are no labels (``"readout"``), or for start vectors given with a linearization (``"given"``). In an
         LSTM it may differ much from ``curve``: a loss enters through ``h`` only, random vectors also fill ``c``.
-    causes : Causes or None
-        Gain, saturation, preference and alignment; for elementwise (Elman) cells with a living gradient.
-    bound : float or None
-        ``log(sigma_max(W_hh) max|phi'|)`` in nats per step, for elementwise cells. Below 0 it proves decay on any
-        input.
-    prescription : Prescription or None
-        For a vanishing or exploding verdict.
     level : str
-        ``"full"``: backward products along trajectories of the data.
+        ``"full"``: vectors pulled back along trajectories of the data. ``"forward"``: tangents pushed forward along
+        them. ``"weights"``: the same along simulated inputs.
+    facts : WeightFacts or None
+        Spectral radius and norm of the weights with what they prove; at ``level="weights"``.
     state_size : int
         Size ``S`` of the state that one step carries to the next.
     dtype : numpy.dtype
@@ -119,15 +67,34 @@ class Diagnosis:
 
     curve: GrowthCurve
     loss: GrowthCurve | None
-    causes: Causes | None
-    bound: float | None
-    prescription: Prescription | None
     level: str
+    facts: WeightFacts | None
     state_size: int
     dtype: np.dtype[Any]
-    _predicted: Sequences = field(repr=False)
+    _form: ElementwiseFactors | None = field(repr=False)
+    _factors: tuple[tuple[ElementwiseFactors, Array], ...] = field(repr=False)
+    _predicted: tuple[Sequences, ...] = field(repr=False)
     _reserved: Sequences | None = field(repr=False)
     _seed: int = field(repr=False)
+
+    @cached_property
+    def causes(self) -> Causes | None:
+        """Gain, saturation, preference and alignment; for elementwise (Elman) cells with a living gradient.
+
+        Found when first asked for, from slopes and weights as they were at the diagnosis, at ``level="full"``; the
+        other levels pull nothing back: see :meth:`explain`.
+        """
+        return Causes.from_factors(self._factors, self.curve.first_lag)
+
+    @cached_property
+    def bound(self) -> float | None:
+        """``log(sigma_max(W_hh) max|phi'|)``, nats per step, for elementwise cells: below 0 it proves decay."""
+        return None if self._form is None else norm_bound(self._form)
+
+    @cached_property
+    def prescription(self) -> Prescription | None:
+        """First step for a vanishing or exploding verdict, by rule; :meth:`prescribe` searches and measures."""
+        return first_step(self.curve, self._form is not None)
 
     @property
     def verdict(self) -> str:
@@ -201,9 +168,84 @@ class Diagnosis:
             sequences, self.curve, self.loss, self.state_size, self.dtype, lags, np.random.default_rng(self._seed)
         )
 
+    def explain(self) -> Explanation:
+        """Find the causes of the rate, and try each on the same sequences.
+
+        For elementwise (Elman) cells the four causes that add up to the rate; for others the shares of the gradient's
+        paths, which add up to 1. Then W_hh is multiplied by 1.15, the bias of the gate that keeps the state is shifted
+        by 1 (all biases of an Elman cell by .5), inputs are doubled and halved: what each does to the rate is predicted
+        by running again, on at most 16 or so sequences of the prediction, and measured on those set aside.
+
+        Returns
+        -------
+        Explanation
+
+        Raises
+        ------
+        ArgumentError
+            If the diagnosis was made from a Linearization, which cannot be run again, or of a model without paths.
+        NonFiniteError
+            If a changed network's states are not finite.
+
+        Notes
+        -----
+        The model is used as it is now. Costs about 12 runs forward and backward of the sequences, and as many of those
+        set aside.
+        """
+        return explain(self._rerun("explain"))
+
+    def prescribe(
+        self, target: float = 0.0, lever: str = "recurrent", *, tolerance: float = 0.03, max_runs: int = 8
+    ) -> TunedPrescription:
+        """Search for the change that moves the rate to a wished value, and measure it on held-out sequences.
+
+        Parameters
+        ----------
+        target : float, default 0
+            Wished rate, nats per step.
+        lever : {"recurrent", "forget_bias", "update_bias", "bias"}, default "recurrent"
+            What to change: the scale of every W_hh; the bias of an LSTM's (or MGU's) forget gate, of a GRU's update
+            gate; all biases of an Elman cell.
+        tolerance : float, default 0.03
+            How near the measured rate must come, nats per step.
+        max_runs : int, default 8
+            Most runs of the search; three to five are usual.
+
+        Returns
+        -------
+        TunedPrescription
+            With a changed copy of the model; the model itself stays as it is. It moves the rate, and says nothing about
+            how well the network then learns.
+
+        Raises
+        ------
+        ArgumentError
+            If the diagnosis was made from a Linearization, the model has no such lever, or a number is out of range.
+
+        Notes
+        -----
+        Secant steps on the log scale (or on the bias), kept inside a bracket once there is one.
+        """
+        if not isinstance(target, int | float) or not math.isfinite(target):
+            raise ArgumentError(f"target must be a finite rate in nats per step, got {target!r}")
+        tolerance = positive_number(tolerance, "tolerance", "nats per step")
+        max_runs = whole_number(max_runs, "max_runs", 2)
+        return tune(self._rerun("prescribe"), lever, float(target), tolerance, max_runs)
+
+    def _rerun(self, caller: str) -> Rerun:
+        """What a change is tried on."""
+        batches = tuple(batch for batch in self._predicted if isinstance(batch, ModelSequences))
+        if not batches:
+            raise ArgumentError(
+                f"{caller} runs the model again with something changed, but this diagnosis was made from a "
+                "Linearization; give diagnose a layer or network"
+            )
+        held_out = self._reserved if isinstance(self._reserved, ModelSequences) else None
+        return Rerun.of(batches, held_out, self.curve.threshold, self.state_size, self.dtype, self._seed)
+
     def _others(self, x: Any, y: ArrayLike | None, h0: Any, start: ArrayLike | None) -> Sequences:
         """The reserved sequences, or the given ones after a check that they come with what the prediction had."""
-        before = self._predicted
+        before = self._predicted[0]
         if x is None:
             if any(value is not None for value in (y, h0, start)):
                 raise ArgumentError("y, h0 and start go with x; give x, or nothing to use the sequences set aside")
@@ -230,34 +272,25 @@ class Diagnosis:
         )
 
     def __str__(self) -> str:
-        lines = [f"Diagnosis: {_MEANING[self.verdict]}", *_describe(self.curve), *self._local()]
+        lines = [f"Diagnosis: {_MEANING[self.verdict]}", *self._how(), *describe(self.curve), *local_rates(self.curve)]
         if self.loss is not None:
-            lines += [f"{_START[self.loss.start]}: {self.loss.verdict}", *_describe(self.loss)]
+            lines += [f"{_START[self.loss.start]}: {self.loss.verdict}", *describe(self.loss)]
         if self.causes is not None:
             lines.append(str(self.causes))
         if self.bound is not None:
             proof = "proves decay on any input" if self.bound < 0 else "not below 0, so proves nothing"
             lines.append(f"bound     log(sigma_max(W_hh) max|phi'|) = {self.bound:+.4f} nats/step: {proof}")
+        if self.facts is not None:
+            lines.append(str(self.facts))
         lines.append(f"next      {self._next()}")
         return "\n".join(lines)
 
-    def _local(self) -> list[str]:
-        """Rates by stretch of lag, if there is a living sequence."""
-        edges, rates = self.curve.local_rates()
-        if np.isnan(rates).any():
+    def _how(self) -> list[str]:
+        """Level and grid of a prediction that did not pull gradients back."""
+        if self.curve.grid is None:
             return []
-        parts = (f"{a}..{b} {r:+.4f}" for a, b, r in zip(edges[:-1], edges[1:], rates, strict=True))
-        return [f"  by lag    {', '.join(parts)} nats/step"]
-
-    def _why_undecided(self) -> str:
-        """What the verdict lacks: living sequences, or a mean farther from the threshold than the spread allows."""
-        if self.curve.alive[-1] < 2:
-            return "fewer than two of them have a gradient, so there is no interval"
-        distance = abs(abs(self.curve.mean[-1]) - self.curve.threshold)
-        return (
-            f"the sequences differ too much to decide (standard deviation {self.curve.sd[-1]:.3g} nats, mean "
-            f"{distance:.3g} nats from the threshold)"
-        )
+        lags = ", ".join(map(str, self.curve.grid))
+        return [f"  level     {self.level}: {LEVELS[self.level].words}", f"  grid      lags {lags}; lines between"]
 
     def _next(self) -> str:
         """What to do, in a sentence or two."""
@@ -266,7 +299,7 @@ class Diagnosis:
         if self.verdict == "undecided":
             needed = self.sequences_needed
             count = "more" if needed is None else "no number of" if math.isinf(needed) else f"about {needed:.0f}"
-            return f"{count} sequences would decide at 99 % (used: {self.curve.n}); {self._why_undecided()}."
+            return f"{count} sequences would decide at 99 % (used: {self.curve.n}); {why_undecided(self.curve)}."
         if self.verdict == "stable":
             return "nothing to change; .verify() puts the measured gradient beside this prediction."
         if self.dead_fraction > 0.5:
@@ -293,6 +326,7 @@ class Diagnosis:
             "bound": self.bound,
             "prescription": None if self.prescription is None else self.prescription.to_dict(),
             "level": self.level,
+            "facts": None if self.facts is None else self.facts.to_dict(),
             "state_size": self.state_size,
             "dtype": str(self.dtype),
         }
@@ -309,40 +343,3 @@ def _require_same(pairs: dict[str, tuple[Any, Any]]) -> None:
     for name, (before, now) in pairs.items():
         if before is not None and now is None:
             raise ArgumentError(f"the prediction was made with {name}; give {name} for these sequences too")
-
-
-def _describe(curve: GrowthCurve) -> list[str]:
-    """The numbers of one curve, a line each."""
-    T, end = curve.n_steps, curve.mean[-1]
-    if curve.alive[-1] > 0:
-        one_more = "no interval (fewer than two sequences live)"
-        if curve.alive[-1] > 1:
-            one_more = f"[{curve.single_low[-1]:+.3f}, {curve.single_high[-1]:+.3f}] nats for a single sequence, 95 %"
-        lines = [
-            f"  growth    {end:+.3f} nats over T = {T} steps (a factor {_factor(end)}), "
-            f"{interval_text(curve.low[-1], curve.high[-1], 3, 'of the mean ')}, n = {curve.n} sequences",
-            f"  one more  {one_more}; clipping and batch norms see the upper end",
-            f"  rate      {curve.rate:+.4f} nats/step (a factor {_factor(curve.rate)} a step), "
-            f"{interval_text(*curve.rate_ci, 4)}, lags {curve.first_lag}..{T}",
-        ]
-    else:
-        lines = [f"  growth    none: every gradient is exactly zero after T = {T} steps, n = {curve.n} sequences"]
-    lines.append(f"  horizon   {curve.horizon}")
-    if curve.alive[-1] < curve.n:
-        rest = "; the numbers above hold for the others" if curve.alive[-1] else ""
-        lines.append(
-            f"  dead      {curve.dead_fraction:.0%} of {curve.n} sequences have a gradient of exactly zero{rest}"
-        )
-    lines.append(
-        f"  verdict   {curve.verdict} at 99 %, threshold {curve.threshold:.3g} nats either way "
-        f"(a factor {_factor(curve.threshold)})"
-    )
-    return lines
-
-
-def _factor(nats: float) -> str:
-    """``exp(nats)`` to read, also where it would leave the range of float64."""
-    if abs(nats) < _LARGEST_LOG:
-        return f"{math.exp(nats):.4g}"
-    exponent, rest = divmod(nats / math.log(10), 1)
-    return f"{10**rest:.3f}e{int(exponent):+d}"

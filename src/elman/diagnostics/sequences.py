@@ -6,7 +6,8 @@ a network from elsewhere as a :class:`~elman.linearization.Linearization`. Two s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
@@ -18,7 +19,6 @@ from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
 from .validation import plain_array, require_finite, trajectories
 
-FIRST_BATCH = 8  # decides 9 of 10 networks
 MOST_RESERVED = 32
 
 
@@ -33,10 +33,13 @@ class Diagnosable(Protocol):
     def linearize(self, x: Any, h0: Any = None) -> Linearization:
         """Run the model on ``x`` from ``h0`` and return the Jacobians of its ``n`` trajectories."""
 
-    def loss_start(self, x: Any, y: Any = None, *, loss: Any = None, h0: Any = None, rng: Any = None) -> Array | None:
+    def loss_start(
+        self, x: Any, y: Any = None, *, loss: Any = None, h0: Any = None, rng: Any = None, lin: Any = None
+    ) -> Array | None:
         """Gradient of the loss at the last step with respect to the last state, shape (n, S).
 
         With labels, of the real loss. Without, ``W_out^T e`` with random ``e``. None if the model has no readout.
+        ``lin`` is what :meth:`linearize` made of the same ``x`` and ``h0``, and may spare a run of the model.
         """
 
     def measure_gradient(self, x: Any, start: Array, h0: Any = None) -> Array:
@@ -45,6 +48,42 @@ class Diagnosable(Protocol):
         Computed by the kernels of training; entry 0 is ``log |start|``, -inf where the gradient is exactly 0, +inf or
         NaN from where it overflows: an overflow is a result here, not an error. ``start`` may be float64 throughout.
         """
+
+
+@runtime_checkable
+class Adjustable(Protocol):
+    """A recurrent layer that can be streamed, cut open and changed: the model itself, or its attribute ``layer``.
+
+    Asked for by ``level="forward"`` and ``"weights"``, :meth:`Diagnosis.explain` and :meth:`Diagnosis.prescribe`.
+    Copies of it are made by :func:`copy.deepcopy`.
+    """
+
+    @property
+    def input_size(self) -> int:
+        """Numbers in each step's input."""
+
+    @property
+    def levers(self) -> tuple[str, ...]:
+        """What :meth:`change` can change: ``"recurrent"``, ``"forget_bias"``, ``"update_bias"``, ``"bias"``."""
+
+    def final_state(self, x: Any, h0: Any = None) -> Any:
+        """The state after the last step, from which the next piece of a sequence goes on."""
+
+    def paths(self, x: Any, h0: Any = None) -> Mapping[str, Linearization]:
+        """Linearizations along one set of trajectories, from which one path after the other is cut.
+
+        The first has every path, each further one lacks the path of its name too; the last holds what states carry
+        past all of them.
+        """
+
+    def change(self, lever: str, amount: float) -> None:
+        """Multiply the recurrent weights by ``amount``, or add it to a bias, in place."""
+
+
+def recurrent_part(model: Any) -> Adjustable | None:
+    """What of a model can be changed; None if it offers nothing of the kind."""
+    part = getattr(model, "layer", model)
+    return part if isinstance(part, Adjustable) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +122,37 @@ class ModelSequences:
             h0 = tuple(np.take(h, which, axis=1) for h in h0) if isinstance(h0, tuple) else np.take(h0, which, axis=1)
         return replace(self, x=np.take(self.x, which, axis=axis), y=y, h0=h0)
 
-    def split(self, rng: np.random.Generator, most: int) -> tuple[Iterator[ModelSequences], ModelSequences | None]:
-        """Shuffle; batches that double the number seen so far up to ``most``, and those kept for verification."""
+    @property
+    def n_steps(self) -> int:
+        """Length of the sequences."""
+        return int(self.x.shape[1 - self.model.batch_axis])
+
+    def changed(self, lever: str, amount: float) -> ModelSequences:
+        """The same sequences with a copy of the model in which one thing is changed; see :class:`Adjustable`."""
+        twin = deepcopy(self.model)
+        part = recurrent_part(twin)
+        assert part is not None
+        part.change(lever, amount)
+        return replace(self, model=twin)
+
+    def scaled(self, factor: float) -> ModelSequences:
+        """The same with inputs times ``factor``."""
+        return replace(self, x=self.x * self.x.dtype.type(factor))
+
+    def window(self, t0: int, t1: int) -> Array:
+        """Inputs of steps t0 .. t1 - 1."""
+        return self.x[t0:t1] if self.model.batch_axis == 1 else self.x[:, t0:t1]
+
+    def split(
+        self, rng: np.random.Generator, first: int, most: int, reserve: bool = True
+    ) -> tuple[Iterator[ModelSequences], ModelSequences | None]:
+        """Shuffle; batches of ``first``, then as many as seen so far, up to ``most``, and those kept to verify."""
         order = rng.permutation(self.n)
-        kept = min(MOST_RESERVED, self.n // 2) if self.n >= 4 else 0
+        kept = min(MOST_RESERVED, self.n // 2) if reserve and self.n >= 4 else 0
         available = min(most, self.n - kept)
         edges = [0]
         while edges[-1] < available:
-            edges.append(min(available, max(FIRST_BATCH, 2 * edges[-1])))
+            edges.append(min(available, max(first, 2 * edges[-1])))
         batches = (self.take(order[a:b]) for a, b in pairwise(edges))
         return batches, self.take(order[self.n - kept :]) if kept else None
 
@@ -98,9 +160,9 @@ class ModelSequences:
         """Jacobians along the trajectories."""
         return self.model.linearize(self.x, self.h0)
 
-    def loss_start(self, rng: np.random.Generator) -> tuple[str, Array] | None:
+    def loss_start(self, rng: np.random.Generator, lin: Linearization | None = None) -> tuple[str, Array] | None:
         """Name and value (n, S) of the start vector of the loss; None without a readout."""
-        start = self.model.loss_start(self.x, self.y, loss=self.loss, h0=self.h0, rng=rng)
+        start = self.model.loss_start(self.x, self.y, loss=self.loss, h0=self.h0, rng=rng, lin=lin)
         if start is None:
             return None
         if not np.isfinite(start).all():
@@ -130,7 +192,9 @@ class GivenJacobians:
         """Number of trajectories."""
         return self.lin.n_sequences
 
-    def split(self, rng: np.random.Generator, most: int) -> tuple[Iterator[GivenJacobians], None]:
+    def split(
+        self, rng: np.random.Generator, first: int, most: int, reserve: bool = True
+    ) -> tuple[Iterator[GivenJacobians], None]:
         """All at once: a linearization cannot be divided, and nothing is kept for verification."""
         return iter([self]), None
 
@@ -138,7 +202,7 @@ class GivenJacobians:
         """The Jacobians as given."""
         return self.lin
 
-    def loss_start(self, rng: np.random.Generator) -> tuple[str, Array] | None:
+    def loss_start(self, rng: np.random.Generator, lin: Linearization | None = None) -> tuple[str, Array] | None:
         """The given start vectors."""
         return None if self.start is None else ("given", self.start)
 

@@ -32,7 +32,9 @@ class Comparison:
     Attributes
     ----------
     predicted, measured : GrowthCurve
-        Both for lags 0 .. :attr:`last_lag`, the part of the sequence where the dtype of training holds the gradient.
+        Both for lags 0 .. :attr:`last_lag`, the part of the sequence where the dtype of training holds the gradient. A
+        prediction from a grid of lags is compared with the measurement at these lags, interpolated likewise: the error
+        of the straight lines is then in both rates.
     lags : ndarray of int
         Lags that are compared; those where fewer than two sequences live on either side are left out.
     rounding : float
@@ -303,7 +305,10 @@ def _measured(sequences: Sequences, start: Array, T: int) -> Array:
 
 def _compare(predicted: GrowthCurve, logs: Array, start: str, dtype: DTypeLike, lags: Array) -> Comparison:
     """Cut both curves to the range of the dtype and compare them at ``lags``."""
-    last = _last_in_range(predicted, dtype)
+    last, grid = _last_in_range(predicted, dtype), predicted.grid
+    if grid is not None:
+        grid = grid[: max(2, int(np.searchsorted(grid, last, side="right")))]
+        last, lags = int(grid[-1]), np.intersect1d(lags, grid)
     logs = logs[: last + 1]
     broken = np.isnan(logs) | (logs == np.inf)
     if broken.any():
@@ -315,6 +320,8 @@ def _compare(predicted: GrowthCurve, logs: Array, start: str, dtype: DTypeLike, 
             sample=sample,
         )
     p, m = predicted.truncated(last), GrowthCurve(logs, start, predicted.threshold)
+    if grid is not None:
+        m = GrowthCurve.from_grid(grid, logs[grid], start, predicted.threshold)
     lags = lags[lags <= last]
     both = (p.alive[lags] > 1) & (m.alive[lags] > 1)
     return Comparison(p, m, lags[both], _ROUNDING * float(np.finfo(dtype).eps))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
-from ..validation import matching, size
+from ..validation import choice, matching, size
 from .linearize import LayerLinearization
 from .parameters import Parameterised
 from .stack import Stack
@@ -18,6 +18,9 @@ from .stepper import Stepper
 from .trace import Trace
 
 Array = NDArray[Any]
+
+GATE_BIASES = {"f": "forget_bias", "z": "update_bias"}
+"""What the biases of gates that keep or renew a state are called, by gate."""
 
 
 class Dynamics(Parameterised):
@@ -61,6 +64,51 @@ class Dynamics(Parameterised):
         if trace.batch.lengths is not None:
             raise ArgumentError("x must be sequences of one length to be linearized, got a list of several lengths")
         return LayerLinearization(self.stack.directions, self.params, trace.records)
+
+    def final_state(self, x: Any, h0: State | None = None) -> State:
+        """The state after the last step, to go on from; nothing else is kept. Arguments as for calling the layer."""
+        state: State = self(x, h0)[1]  # type: ignore[operator]
+        return state
+
+    def paths(self, x: Any, h0: State | None = None) -> dict[str, LayerLinearization]:
+        """Linearizations along the same trajectories, from which one path of the gradient after the other is cut.
+
+        Entry ``"all"`` has every path. The entry of a gate has no longer that gate's part of W_hh, nor what the entries
+        before it lack; ``"below"``, in a stack, lacks the connections between the layers too. Two neighbours differ by
+        one path; the last entry is what states carry past all of them. Arguments and errors as for :meth:`linearize`.
+        """
+        whole = self.linearize(x, h0)
+        out, params, directions = {"all": whole}, dict(self.params), self.stack.directions
+        for i, gate in enumerate(directions[0].cell.gates):
+            for d in directions:
+                params[d.weight_hh] = params[d.weight_hh].copy()
+                params[d.weight_hh][i * d.H : (i + 1) * d.H] = 0
+            out[gate] = LayerLinearization(directions, params, whole._records)
+        if len(directions) > 1:
+            params |= {d.weight_ih: np.zeros_like(params[d.weight_ih]) for d in directions[1:]}
+            out["below"] = LayerLinearization(directions, params, whole._records)
+        return out
+
+    @property
+    def levers(self) -> tuple[str, ...]:
+        """What :meth:`change` can change: ``"recurrent"``, and the bias of the gate that keeps or renews the state."""
+        gates = self.stack.directions[0].cell.gates
+        biases = [GATE_BIASES[gate] for gate in gates if gate in GATE_BIASES] or ["bias"]
+        return ("recurrent", *(biases if self.stack.directions[0].bias_ih in self.params else []))
+
+    def change(self, lever: str, amount: float) -> None:
+        """Multiply W_hh of every layer by ``amount`` (``"recurrent"``), or add ``amount`` to a bias of each.
+
+        In place, for a trial on a copy. ArgumentError for what is not among :attr:`levers`.
+        """
+        choice(lever, "lever", self.levers)
+        for d in self.stack.directions:
+            if lever == "recurrent":
+                self.params[d.weight_hh][...] *= amount
+                continue
+            for i, gate in enumerate(d.cell.gates):
+                if GATE_BIASES.get(gate, "bias") == lever:
+                    self.params[d.bias_ih][i * d.H : (i + 1) * d.H] += amount
 
     def measure_gradient(self, x: Any, start: ArrayLike, h0: State | None = None) -> Array:
         """Measure the true gradient by lag, with the kernels that train.

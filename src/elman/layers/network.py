@@ -270,7 +270,7 @@ class Network(Parameterised):
 
     def loss_start(
         self, x: Any, y: ArrayLike | None = None, *, loss: str | Loss = "mse", h0: State | None = None,
-        rng: Any = None,
+        rng: Any = None, lin: LayerLinearization | None = None,
     ) -> Array:  # fmt: skip
         """Gradient of the loss at the last step with respect to the last state.
 
@@ -285,6 +285,8 @@ class Network(Parameterised):
             The loss; see :func:`elman.fit`.
         rng : None, int or numpy.random.Generator
             Source of the random direction.
+        lin : LayerLinearization, optional
+            What :meth:`linearize` made of the same x and h0: saves a pass through the layer.
 
         Returns
         -------
@@ -295,8 +297,9 @@ class Network(Parameterised):
         ArgumentError
             If there is no last step.
         """
-        trace = self.trace(x, h0, training=False)
-        batch, layer, Q = trace.layer.batch, self.layer, self.readout.output_size
+        self._check_parts()
+        layer, Q = self.layer, self.readout.output_size
+        batch, directions = layer.batch(x), layer.stack.directions
         if layer.bidirectional:
             raise ArgumentError("a bidirectional layer has no last state that a loss at the last step starts from")
         if batch.lengths is not None or batch.T == 0:
@@ -304,8 +307,9 @@ class Network(Parameterised):
                 "sequences must have one length, of at least one step, to have a loss at the last one, got "
                 + (f"lengths {batch.lengths.tolist()}" if batch.lengths is not None else "T = 0")
             )
+        record = (lin or layer.linearize(x, h0))._records[-1]
         B, R = batch.B, layer.output_size
-        last = np.ascontiguousarray(trace.layer.rows.view(R)[-B:]) if B else np.empty((0, R), self.dtype)
+        last = np.ascontiguousarray(directions[-1].last_state(record)[:, 0, :R])
         rows = self.readout.rows_forward(Rows(last.reshape(-1), R, B), FRESH)
         if y is None:
             d = np.random.default_rng(rng).standard_normal((B, Q)).astype(self.dtype)
@@ -315,7 +319,6 @@ class Network(Parameterised):
             # a loss averages over the batch: B sequences see the gradient of their own loss
             d = B * np.asarray(loss.value_and_gradient(rows[-1].view(Q).copy(), target)[1], self.dtype)
         start = self.readout.rows_backward(rows, d, np.empty(self.readout.parameters.size, self.dtype), FRESH)
-        directions = layer.stack.directions
         out = np.zeros((B, sum(d.state_size for d in directions)), self.dtype)
         first = out.shape[1] - directions[-1].state_size
         out[:, first : first + R] = start.view(R)

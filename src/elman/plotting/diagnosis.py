@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..diagnostics.curve import HORIZON, GrowthCurve, Horizon
+from ..diagnostics.curve import GrowthCurve
+from ..diagnostics.horizon import HORIZON, Horizon
 from .canvas import (
     BLUE,
     GREY,
@@ -64,6 +65,11 @@ def plot_diagnosis(diagnosis: Diagnosis, ax: Axes | None = None) -> Axes:
     low_mean, high_mean = decades(curve.low), decades(curve.high)
     ax.fill_between(curve.lags, low_mean, high_mean, facecolor=BLUE, alpha=0.35, linewidth=0)
     ax.plot(curve.lags, decades(curve.mean), color=BLUE, label=f"{curve.start} start: mean, 95 % band")
+    if curve.grid is not None:
+        ax.plot(
+            curve.grid, decades(curve.mean[curve.grid]), color=BLUE, linestyle="none", marker="o", markersize=4,
+            markerfacecolor="white", label="measured here, lines between",
+        )  # fmt: skip
     shown = [decades(curve.mean), low, high, [-limit, limit]]
     if loss is not None:
         _line_with_bars(ax, loss, f"{loss.start} start: mean, 95 % bars")

@@ -1,0 +1,190 @@
+"""How much of a model a diagnosis looks at: its weights, a run forward, or the gradient itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import ArgumentError, ShapeError
+from ..linearization import Array
+from .sequences import Adjustable, Diagnosable, GivenJacobians, ModelSequences, Sequences, as_sequences, recurrent_part
+from .validation import plain_array, require_finite, whole_number
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a level starts with, and its name in words.
+
+    Attributes
+    ----------
+    first : int
+        Sequences of the first batch.
+    vectors : int
+        Random vectors for each sequence, and for each lag where tangents are pushed forward.
+    words : str
+        What is done.
+    """
+
+    first: int
+    vectors: int
+    words: str
+
+
+LEVELS: Mapping[str, Level] = MappingProxyType(
+    {
+        "weights": Level(16, 4, "tangents pushed forward along inputs simulated from a declared mean and deviation"),
+        "forward": Level(16, 2, "tangents pushed forward along the data, no trajectory stored"),
+        "full": Level(8, 4, "vectors pulled back along the data"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class WeightFacts:
+    """Numbers of the weights alone, shown beside a diagnosis at ``level="weights"``; they explain and do not predict.
+
+    Attributes
+    ----------
+    radius : float or None
+        Spectral radius of W_hh; for elementwise (Elman) cells.
+    norm : float or None
+        Largest singular value of W_hh, likewise.
+    rest_radius : float
+        Spectral radius of the Jacobian of one step from the initial state under the mean input.
+    """
+
+    radius: float | None
+    norm: float | None
+    rest_radius: float
+
+    def __str__(self) -> str:
+        lines = ["weights   what they prove:"]
+        if self.radius is not None:
+            lines += [
+                f"  radius    rho(W_hh) = {self.radius:.4g}: proves nothing about gradients of a driven network",
+                f"  norm      sigma_max(W_hh) = {self.norm:.4g}: proves decay if below 1 / max|phi'|, else nothing",
+            ]
+        lines.append(
+            f"  at rest   rho(J) = {self.rest_radius:.4g} at the initial state under the mean input: whether a small "
+            "disturbance dies there"
+        )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values by name."""
+        return {"radius": self.radius, "norm": self.norm, "rest_radius": self.rest_radius}
+
+
+def simulated(
+    model: Any, x: Any, h0: Any, input_mean: ArrayLike | None, input_sd: ArrayLike | None, length: int | None,
+    n: int, rng: np.random.Generator,
+) -> tuple[ModelSequences, WeightFacts, Sequences | None]:  # fmt: skip
+    """White-noise sequences of a declared mean and standard deviation, and what the weights alone say.
+
+    Parameters
+    ----------
+    model : Adjustable and Diagnosable
+    x : ndarray or None
+        Sequences from which mean, deviation and length are taken where they are not declared.
+    h0 : ndarray, tuple of ndarray or None
+        Initial states of ``x``, or of any number of sequences: simulated ones start from states drawn among them.
+    input_mean, input_sd, length
+        See :func:`elman.diagnostics.diagnose.diagnose`.
+    n : int
+        How many sequences.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ModelSequences, WeightFacts
+    Sequences or None
+        The given ``x``, for a verification: nothing was predicted from its sequences but two moments.
+
+    Raises
+    ------
+    ArgumentError, ShapeError, DTypeError
+        For a model of another kind, or what is missing, not finite, negative, or of a wrong shape.
+    """
+    part = recurrent_part(model)
+    if not isinstance(model, Diagnosable) or part is None:
+        raise ArgumentError(
+            'level "weights" needs a layer or network of elman, whose weights it can run; got '
+            f'{type(model).__name__}. level="full" takes a Linearization'
+        )
+    given = None if x is None else as_sequences(model, x, None, h0, None, None)
+    if isinstance(given, ModelSequences):
+        input_mean = given.x.mean(axis=(0, 1)) if input_mean is None else input_mean
+        input_sd = given.x.std(axis=(0, 1)) if input_sd is None else input_sd
+        length = given.n_steps if length is None else length
+    if input_sd is None or length is None:
+        missing = "input_sd" if input_sd is None else "length"
+        raise ArgumentError(
+            f'level "weights" must know what drives the network: declare {missing} (input_mean, input_sd for each '
+            "channel, length in steps), or give x to take them from"
+        )
+    T = whole_number(length, "length (steps)", 1)
+    mean = _channels(0.0 if input_mean is None else input_mean, "input_mean", part.input_size)
+    sd = _channels(input_sd, "input_sd", part.input_size)
+    if (sd < 0).any():
+        raise ArgumentError(f"input_sd must not be negative, got {sd.min():.4g}")
+    noise = mean + sd * rng.standard_normal((T, n, part.input_size))
+    states = _drawn(given.h0 if isinstance(given, ModelSequences) else h0, n, rng)
+    steps = noise if model.batch_axis == 1 else noise.swapaxes(0, 1)
+    return ModelSequences(model, steps, None, states, None), _facts(model, part, mean), given
+
+
+def _channels(value: ArrayLike, name: str, D: int) -> Array:
+    """One number a channel, shape (D,), from that or one number for all."""
+    array = plain_array(value, name).astype(np.float64)
+    if array.shape not in ((), (D,)):
+        raise ShapeError(f"{name} must be one number, or one for each of the {D} channels; got shape {array.shape}")
+    require_finite(array, name)
+    return np.broadcast_to(array, (D,))
+
+
+def _drawn(h0: Any, n: int, rng: np.random.Generator) -> Any:
+    """Initial states of ``n`` sequences, drawn among those given along their axis 1."""
+    if h0 is None:
+        return None
+    parts = h0 if isinstance(h0, tuple | list) else (h0,)
+    which = rng.integers(np.shape(parts[0])[1], size=n)
+    taken = tuple(np.take(plain_array(h, "h0"), which, axis=1) for h in parts)
+    return taken if isinstance(h0, tuple | list) else taken[0]
+
+
+def _facts(model: Diagnosable, part: Adjustable, mean: Array) -> WeightFacts:
+    """Radii and norm, from one step under the mean input."""
+    lin = model.linearize(mean.reshape(1, 1, part.input_size))
+    factors = lin.factors
+    weight = None if factors is None else factors.weight.astype(np.float64)
+    return WeightFacts(
+        radius=None if weight is None else _radius(weight),
+        norm=None if weight is None else float(np.linalg.norm(weight, 2)),
+        rest_radius=_radius(lin.jacobian(0).astype(np.float64)),
+    )
+
+
+def _radius(matrix: Array) -> float:
+    """Largest absolute value of an eigenvalue."""
+    return float(np.abs(np.linalg.eigvals(matrix)).max(initial=0.0))
+
+
+def forward_capable(sequences: Sequences) -> None:
+    """Refuse a model that cannot be run piece by piece.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if isinstance(sequences, GivenJacobians):
+        return
+    if recurrent_part(sequences.model) is None:
+        raise ArgumentError(
+            f'level "forward" runs the model piece by piece, for which {type(sequences.model).__name__} lacks methods '
+            '(elman.diagnostics.sequences.Adjustable); use level="full"'
+        )

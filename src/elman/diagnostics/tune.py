@@ -1,0 +1,132 @@
+"""The search for a change that gives a wished rate: secant steps, inside a bracket once there is one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ..errors import ArgumentError, NonFiniteError
+from .curve import GrowthCurve
+from .prescribe import LARGEST_LOG, TunedPrescription
+from .rerun import Change, Rerun, turned, unchanged
+from .sequences import recurrent_part
+
+_AIM = 0.1  # of the tolerance: sampling on held-out sequences needs the rest
+_STEP = {"recurrent": 0.7, "forget_bias": 2.0, "update_bias": 2.0, "bias": 0.5}  # longest, in log scale or shift
+_FIRST = {"forget_bias": 0.5, "update_bias": 0.5, "bias": -0.25}  # which way a bias raises a negative rate, as a guess
+
+
+def tune(run: Rerun, lever: str, target: float, tolerance: float, max_runs: int) -> TunedPrescription:
+    """Find how far to turn a lever, run again with it, and measure on what was held out.
+
+    Raises
+    ------
+    ArgumentError
+        If the model has no such lever.
+    """
+    part = recurrent_part(run.batches[0].model)
+    levers = () if part is None else part.levers
+    if lever not in levers:
+        offered = ", ".join(map(repr, levers)) or "none (this model offers no change)"
+        raise ArgumentError(f"lever must be one of {offered}, got {lever!r}")
+
+    def change(position: float) -> Change:
+        return turned(lever, _amount(lever, position)) if position else unchanged
+
+    curves: dict[float, GrowthCurve] = {}
+
+    def rate(position: float) -> float:
+        try:
+            curves[position] = run.curve(change(position))[0]
+        except NonFiniteError:
+            return math.inf
+        return curves[position].rate
+
+    first = rate(0.0)
+    if lever == "recurrent":
+        guess = max(-_STEP[lever], min(_STEP[lever], target - first))
+    else:
+        guess = math.copysign(1.0, target - first) * _FIRST[lever]
+    tried = search(lambda a: rate(a) - target, first - target, guess, _STEP[lever], _AIM * tolerance, max_runs)
+    best = min((a for a in tried if a in curves), key=lambda a: abs(tried[a]))
+    before, after, made = curves[0.0], curves[best], change(best)
+    factor, size, truncation = _limits(run, after, made)
+    return TunedPrescription(
+        lever=lever,
+        amount=_amount(lever, best),
+        target=target,
+        tolerance=tolerance,
+        runs=tuple((_amount(lever, a), miss + target) for a, miss in tried.items()),
+        before=before,
+        after=after,
+        measured_before=run.measured(before),
+        measured=run.measured(after, made),
+        clip_factor=factor,
+        clip_norm=None if factor is None or size is None else factor * size,
+        truncation=truncation,
+        model=run.batches[0].changed(lever, _amount(lever, best)).model,
+    )
+
+
+def search(
+    miss: Callable[[float], float], first: float, guess: float, longest: float, aim: float, max_runs: int
+) -> dict[float, float]:
+    """Zero of a function, from two points, by secant steps; by halving where these leave the bracket.
+
+    Parameters
+    ----------
+    miss : callable
+        The function; may be infinite.
+    first : float
+        Its value at 0.
+    guess : float
+        The second point.
+    longest : float
+        Longest step.
+    aim : float
+        Size of the function that ends the search.
+    max_runs : int
+        Most evaluations, the first included.
+
+    Returns
+    -------
+    dict of float to float
+        Points in the order of evaluation, with values.
+    """
+    tried = {0.0: first}
+    at = guess
+    while len(tried) < max_runs and min(map(abs, tried.values())) > aim and at not in tried:
+        tried[at] = miss(at)
+        at = _next(list(tried.items()), longest)
+    return tried
+
+
+def _next(points: list[tuple[float, float]], longest: float) -> float:
+    """Where to look after two or more points (position, value)."""
+    (a, f), (b, g) = sorted(points, key=lambda p: abs(p[1]))[1::-1]
+    slope = (g - f) / (b - a) if math.isfinite(f) and math.isfinite(g) else math.nan
+    sides = [[p for p, value in points if (value > 0) == positive] for positive in (True, False)]
+    if sides[0] and sides[1]:
+        low, high = min(((p, q) for p in sides[0] for q in sides[1]), key=lambda pair: abs(pair[0] - pair[1]))
+        low, high = min(low, high), max(low, high)
+        step = b - g / slope if slope else math.nan
+        return step if low < step < high else (low + high) / 2
+    if math.isnan(slope) or slope == 0:
+        return 2 * b if b else -a
+    return b + max(-longest, min(longest, -g / slope))
+
+
+def _amount(lever: str, position: float) -> float:
+    """A factor from a position on the log scale; a shift is its own position."""
+    return math.exp(position) if lever == "recurrent" else position
+
+
+def _limits(run: Rerun, after: GrowthCurve, made: Change) -> tuple[float | None, float | None, int | None]:
+    """Relative clipping limit, size of the loss gradient at the last step, and truncation; see the result's class."""
+    labelled = run.loss_curve(made)
+    curve, size = (after, None) if labelled is None else labelled
+    highest = float(curve.single_high.max())
+    factor = math.exp(highest) if math.isfinite(highest) and highest < LARGEST_LOG else None
+    end = curve.horizon.high
+    truncation = math.ceil(end) if math.isfinite(end) and 1 <= end < curve.n_steps else None
+    return factor, size, truncation

@@ -1,0 +1,277 @@
+"""Gradient diagnostics while a network trains: a callback for :func:`elman.fit`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .diagnostics.curve import GrowthCurve
+from .diagnostics.growth import backward_growth, unit_vectors
+from .diagnostics.validation import positive_number, whole_number
+from .errors import ArgumentError, NonFiniteError
+from .layers.recurrent import Recurrent
+from .training import Update
+
+Array = NDArray[Any]
+
+_TANH_GATES = ("g", "n")
+_FLAT = 0.1  # of the largest slope: a unit below it passes next to nothing
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a monitor saw after one update.
+
+    Attributes
+    ----------
+    step, epoch : int
+        Update, counted from 0 by the monitor, and epoch.
+    loss, gradient_norm : float
+        Of that update; the norm before clipping.
+    verdict : str
+        ``"vanishing"``, ``"stable"``, ``"exploding"`` or ``"undecided"`` over the sequence, at 99 %.
+    rate, rate_low, rate_high : float
+        Growth of gradients in nats per step with its 95 % interval; NaN if the states were not finite.
+    horizon : float
+        Lag at which 1e-3 is left; infinite if there is none.
+    n_steps : int
+        Length of the sequences that were looked at.
+    radius : dict of str to float
+        Spectral radius of W_hh by layer (``"l0"``), of each gate's part by gate and layer (``"f_l0"``).
+    saturation : float
+        Share of units, or of gates, whose slope is below a tenth of the largest.
+    log_norms : list of float
+        Natural logarithm of the training gradient ``|dL/dh_{T-k}|`` for lags k = 0, 1, ...: mean over the batch where
+        it is not zero, NaN where it is zero for all. Empty for a model that does not tell.
+    """
+
+    step: int
+    epoch: int
+    loss: float
+    gradient_norm: float
+    verdict: str
+    rate: float
+    rate_low: float
+    rate_high: float
+    horizon: float
+    n_steps: int
+    radius: dict[str, float]
+    saturation: float
+    log_norms: list[float]
+
+
+class Monitor:
+    """Watch how far gradients reach while a network trains; give it to ``fit(..., callbacks=[monitor])``.
+
+    Every ``every`` updates it pulls one random unit vector back along each of a few sequences, as
+    :func:`elman.diagnose` does, and takes down what training itself computed: ``|dL/dh_t|`` at every step. At the
+    default that costs less than one update in a hundred, and less than 5 % of the training time together with the
+    eigenvalues of W_hh; :attr:`cost` is what it did cost. It warns once, with the reason, when gradients vanish or
+    explode over the sequences.
+
+    Parameters
+    ----------
+    x : ndarray, shape (T, n, D), or (n, T, D) for a batch-first model, optional
+        Sequences of one length to look at, the same each time. By default those of the batch of that update, from the
+        state it started from; then they must be of one length.
+    every : int, default 100
+        Updates from one reading to the next; the first update is always read.
+    sequences : int, default 8
+        Most sequences to look at.
+    threshold : float, default log(100)
+        Growth in nats over a sequence that counts as vanishing or exploding.
+    rng : None, int or numpy.random.Generator, default 0
+        Draws the directions, the same for every reading of one batch size.
+
+    Attributes
+    ----------
+    readings : list of Reading
+        The record.
+    warned : str or None
+        The warning that was given.
+
+    Raises
+    ------
+    ArgumentError
+        For numbers out of range; in training, for a model without recurrent layer, or with one in both directions.
+    """
+
+    def __init__(
+        self, x: Any = None, *, every: int = 100, sequences: int = 8, threshold: float = math.log(100), rng: Any = 0
+    ) -> None:
+        self.every = whole_number(every, "every (updates between readings)", 1)
+        self.sequences = whole_number(sequences, "sequences", 1)
+        self.threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
+        self.readings: list[Reading] = []
+        self.warned: str | None = None
+        self._x = x
+        self._seed = int(np.random.default_rng(rng).integers(2**63))
+        self._seen = 0
+        self._seconds = 0.0
+        self._began = self._last = math.nan
+
+    def __call__(self, update: Update) -> None:
+        """Take a reading if one is due; training goes on in any case."""
+        if self._seen % self.every == 0:
+            began = perf_counter()
+            self.readings.append(self._read(update))
+            self._last = perf_counter()
+            # the first reading may load kernels, which says nothing about the others
+            if self._seen:
+                self._seconds += self._last - began
+            else:
+                self._began = self._last
+            self._warn()
+        else:
+            self._last = perf_counter()
+        self._seen += 1
+
+    @property
+    def cost(self) -> float:
+        """Share of the time since the first reading that later readings took; 0 before there are any."""
+        elapsed = self._last - self._began
+        return self._seconds / elapsed if elapsed > 0 else 0.0
+
+    def _read(self, update: Update) -> Reading:
+        """Look at the network as the update left it."""
+        model: Any = update.model
+        layer = getattr(model, "layer", model)
+        if not isinstance(layer, Recurrent):
+            raise ArgumentError(f"a Monitor watches a recurrent layer, which {type(model).__name__} has not")
+        x, h0 = self._probe(update, layer)
+        try:
+            curve, n_steps = self._curve(layer, x, h0), int(np.shape(x)[layer.time_axis])
+            saturation = _saturation(layer, x, h0)
+            rate, (low, high), verdict, horizon = curve.rate, curve.rate_ci, curve.verdict, curve.horizon.steps
+        except NonFiniteError:
+            rate = low = high = saturation = horizon = math.nan
+            verdict, n_steps = "undecided", int(np.shape(x)[layer.time_axis])
+        return Reading(
+            step=self._seen, epoch=update.epoch, loss=update.loss, gradient_norm=update.gradient_norm, verdict=verdict,
+            rate=rate, rate_low=low, rate_high=high, horizon=horizon, n_steps=n_steps, radius=_radii(layer),
+            saturation=saturation, log_norms=_log_norms(getattr(update.gradients, "state_norms", None)),
+        )  # fmt: skip
+
+    def _probe(self, update: Update, layer: Recurrent) -> tuple[Any, Any]:
+        """Sequences to look at, and the state they start from."""
+        x, state = (update.x, update.state) if self._x is None else (np.asarray(self._x), None)
+        few = np.arange(min(self.sequences, x.shape[layer.batch_axis]))
+        if state is not None:
+            parts = tuple(np.take(h, few, axis=1) for h in (state if isinstance(state, tuple) else (state,)))
+            state = parts if isinstance(state, tuple) else parts[0]
+        return np.take(x, few, axis=layer.batch_axis), state
+
+    def _curve(self, layer: Recurrent, x: Any, h0: Any) -> GrowthCurve:
+        """Growth of one random direction along each sequence."""
+        lin = layer.linearize(x, h0)
+        rng = np.random.default_rng(self._seed)
+        logs = backward_growth(lin, unit_vectors(rng, lin.n_sequences, 1, lin.state_size))
+        return GrowthCurve(logs, "random", self.threshold)
+
+    def _warn(self) -> None:
+        """Say once that gradients do not get through."""
+        last = self.readings[-1]
+        if self.warned is not None or last.verdict not in ("vanishing", "exploding"):
+            return
+        reach = (
+            f"1e-3 of them is left after {last.horizon:.3g}" if last.verdict == "vanishing" else "they grow over all"
+        )
+        cure = "diagnose(...).explain() tells why, .prescribe() what moves the rate"
+        self.warned = (
+            f"gradients are {last.verdict} at update {last.step}: {last.rate:+.4f} nats/step (95 % "
+            f"[{last.rate_low:+.4f}, {last.rate_high:+.4f}]), {reach} of {last.n_steps} steps; {cure}"
+        )
+        warnings.warn(self.warned, RuntimeWarning, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<Monitor: {len(self.readings)} readings, every {self.every} updates, cost {self.cost:.1%}>"
+
+    def __str__(self) -> str:
+        if not self.readings:
+            return "Monitor: no readings yet"
+        first, last = self.readings[0], self.readings[-1]
+        lines = [f"Monitor: {len(self.readings)} readings over {self._seen} updates, {self.cost:.1%} of the time"]
+        if self.cost > 0.05:
+            lines[0] += f" (more than 5 %: raise every = {self.every})"
+        radii = [max(r.radius.values(), default=math.nan) for r in (first, last)]
+        for name, a, b, unit in (
+            ("rate", first.rate, last.rate, "nats/step"),
+            ("horizon", first.horizon, last.horizon, f"steps (of {last.n_steps})"),
+            ("radius", *radii, "largest of W_hh or its gates"),
+            ("saturation", first.saturation, last.saturation, "share with less than a tenth of the slope"),
+            ("gradient", first.gradient_norm, last.gradient_norm, "norm before clipping"),
+            ("loss", first.loss, last.loss, ""),
+        ):
+            lines.append(f"  {name:<11}{a:.4g} -> {b:.4g} {unit}".rstrip())
+        lines.append(f"  verdict    {first.verdict} -> {last.verdict}, threshold {self.threshold:.3g} nats")
+        if self.warned is not None:
+            lines.append(f"  warned     {self.warned}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Readings and cost as plain Python values."""
+        return {
+            "readings": [asdict(reading) for reading in self.readings],
+            "every": self.every,
+            "cost": self.cost,
+            "warned": self.warned,
+        }
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the record on three axes; see :func:`elman.plotting.watch.plot_monitor`."""
+        from .plotting.watch import plot_monitor
+
+        return plot_monitor(self, axes=axes)
+
+
+def _log_norms(norms: Array | None) -> list[float]:
+    """Mean log norm by lag of gradients (directions, T, B), all layers together; NaN where all are zero."""
+    if norms is None:
+        return []
+    total = np.sqrt(np.square(norms).sum(axis=0))[::-1]
+    living = total > 0
+    logs = np.log(np.where(living, total, 1.0)).sum(axis=1)
+    count = living.sum(axis=1)
+    out: list[float] = np.where(count > 0, logs / np.maximum(count, 1), np.nan).tolist()
+    return out
+
+
+def _radii(layer: Recurrent) -> dict[str, float]:
+    """Spectral radius of each gate's recurrent matrix, behind its projection if there is one."""
+    out = {}
+    for d in layer.stack.directions:
+        W = layer.params[d.weight_hh].reshape(d.n_gates, d.H, d.R).astype(np.float64)
+        if d.weight_hr in layer.params:
+            W = layer.params[d.weight_hr].astype(np.float64) @ W
+        for gate, matrix in zip(d.cell.gates, W, strict=True):
+            name = d.suffix.lstrip("_") if d.n_gates == 1 else gate + d.suffix
+            out[name] = float(np.abs(np.linalg.eigvals(matrix)).max())
+    return out
+
+
+def _saturation(layer: Recurrent, x: Any, h0: Any) -> float:
+    """Share of activations whose slope is below a tenth of the largest there can be."""
+    trace = layer.trace(x, h0, training=False)
+    slopes = [
+        _slope("tanh" if name.split("_")[0] in _TANH_GATES else "sigmoid", values)
+        for name, values in trace.gates.items()
+        if name.rsplit("_l", 1)[0] in layer.stack.directions[0].cell.gates
+    ]
+    kind = getattr(layer, "nonlinearity", "")
+    slopes += [_slope(kind, h[1:]) for h in trace.states.values()] if not slopes else []
+    return float(np.mean([(slope < _FLAT).mean() for slope in slopes]))
+
+
+def _slope(kind: str, output: Array) -> Array:
+    """Slope of a nonlinearity from its output, relative to the largest; 1 for what is neither of the three."""
+    if kind == "tanh":
+        return 1 - output**2
+    if kind == "sigmoid":
+        return 4 * output * (1 - output)
+    return (output > 0).astype(output.dtype) if kind == "relu" else np.ones_like(output)
