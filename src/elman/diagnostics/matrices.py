@@ -62,14 +62,15 @@ def sparse_or_operator(value: Any, name: str) -> Any:
     from scipy.sparse import csr_array, issparse
     from scipy.sparse.linalg import LinearOperator
 
-    if not (issparse(value) or isinstance(value, LinearOperator)):
+    sparse, operator = bool(issparse(value)), isinstance(value, LinearOperator)
+    if not (sparse or operator):
         return None
     rows, columns = value.shape
     if rows != columns or rows == 0:
         raise ShapeError(f"{name} must be a square matrix (H, H) with H >= 1, got shape {value.shape}")
     if value.dtype is None or value.dtype.kind not in "fiub":
         raise DTypeError(f"{name} must be made of real numbers, got dtype {value.dtype}")
-    if isinstance(value, LinearOperator):
+    if operator:
         return value
     matrix: Any = csr_array(value.astype(np.float64))
     matrix.sum_duplicates()

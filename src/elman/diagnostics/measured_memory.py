@@ -123,6 +123,10 @@ def measured_memory(
 ) -> MeasuredMemory:
     """Memory capacity for the past of a white scalar input, by linear regression on recorded states.
 
+    The bias of chance is taken off exactly at lags of which the states hold nothing. At lags held in part a smaller one
+    is left, because residuals and states share inputs: the total of a linear network with N = 12 comes out 5 % too low
+    from 8 N samples, 3 % from 17 N, under 1 % from 33 N. Plain sums are too high by 45, 22 and 12 % there.
+
     Parameters
     ----------
     states : array_like, shape (T, N)
@@ -200,6 +204,7 @@ def measured_memory(
 def _orthonormal(states: Array) -> Array:
     """Orthonormal basis (n, p) of the centred columns, each brought to unit length first; constants add nothing."""
     centred = states - states.mean(axis=0)
+    centred -= centred.mean(axis=0)  # the first mean was rounded
     length = np.linalg.norm(centred, axis=0)
     noise = np.finfo(np.float64).eps * np.sqrt(len(states)) * np.abs(states).max(axis=0)
     kept = length > 4 * noise

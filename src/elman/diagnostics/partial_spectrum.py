@@ -17,7 +17,7 @@ from ..linearization import Array
 EIGENVALUES = 6
 # Krylov vectors: more than ARPACK's 2 k + 1, as eigenvalues of random matrices crowd at the edge.
 _KRYLOV = 60
-_RESTARTS = 600
+_RESTARTS = 100
 _TOLERANCE = 1e-10
 
 
@@ -275,7 +275,9 @@ def _norm(operator: Any, start: Array) -> Estimate:
     square = LinearOperator(operator.shape, matvec=lambda x: operator.rmatvec(operator.matvec(x)), dtype=np.float64)
     found: tuple[Array, Array]
     try:
-        found = eigsh(square, 1, which="LA", v0=start, ncv=min(operator.shape[0], _KRYLOV), tol=_TOLERANCE)
+        found = eigsh(
+            square, 1, which="LA", v0=start, ncv=min(operator.shape[0], _KRYLOV), maxiter=_RESTARTS, tol=_TOLERANCE
+        )
     except ArpackNoConvergence as error:
         found = error.eigenvalues, error.eigenvectors
     values, vectors = found

@@ -167,7 +167,7 @@ def _outermost(triangular: Array, eps: float, theta: float) -> float:
     turn, size = np.exp(1j * theta), len(triangular)
     eye = np.eye(size)
     matrix = np.block([[turn * triangular.conj().T, -eps * turn * eye], [-eps / turn * eye, triangular / turn]])
-    roots = scipy.linalg.eigvals(matrix)
+    roots: Array = scipy.linalg.eigvals(matrix)
     scale = eps + float(np.abs(roots).max())
     for r in np.sort(roots.real[(np.abs(roots.imag) <= _ON_CURVE * scale) & (roots.real > 0)])[::-1]:
         # rounding may have moved pairs of complex roots to the axis
@@ -186,7 +186,7 @@ def _crossings(triangular: Array, eps: float, radius: float) -> Array:
     size = np.maximum(np.abs(alpha), np.abs(beta))
     with np.errstate(invalid="ignore"):
         on = np.abs(np.abs(alpha) - np.abs(beta)) <= _ON_CURVE * size
-    angles: Array = np.abs(np.angle(alpha[on] * beta[on].conj()))
+    angles: Array = np.abs(np.angle(np.asarray(alpha)[on] * np.asarray(beta)[on].conj()))
     return angles[np.isfinite(angles)]
 
 

@@ -81,31 +81,53 @@ def plot_phase_diagram(diagram: PhaseDiagram, ax: Axes | None = None) -> Axes:
         If matplotlib is not installed.
     """
     ax = axes_for(ax, "plot_phase_diagram")
-    from matplotlib.colors import TwoSlopeNorm
-
     gains, variances = diagram.gains, diagram.input_variances
     rate = np.where(np.isfinite(diagram.rate), diagram.rate, np.nan)
-    low, high = min(float(np.nanmin(rate)), -1e-3), max(float(np.nanmax(rate)), 1e-3)
-    # dark below and light above 0 in grey as well, equally graded to both sides
+    low, high = float(np.nanmin(rate)), float(np.nanmax(rate))
+    # Dark below 0 and light above it, in grey as well. Rates fall without bound as the gain goes to 0: those farther
+    # below 0 than others are above it share the darkest shade.
+    most = high if high > 0 else -low
     mesh = ax.pcolormesh(
-        gains, variances, rate, cmap="cividis", norm=TwoSlopeNorm(0, vmin=low, vmax=high), shading="nearest",
-        rasterized=True,
+        gains, variances, rate, cmap="cividis", vmin=-most, vmax=most, shading="gouraud", rasterized=True
     )  # fmt: skip
-    ax.figure.colorbar(mesh, ax=ax, label=_RATE)
+    ax.figure.colorbar(mesh, ax=ax, label=_RATE, extend="min" if low < -most else "neither")
+    levels = _level_lines(most)
+    shades = ["white" if level < 0 else "black" for level in levels]
+    lines = ax.contour(gains, variances, rate, levels=levels, colors=shades, linewidths=0.6)
+    lines.set_linestyle("solid")
+    ax.clabel(lines, fmt="%+.2g", fontsize=7)
     left, right = ax.get_xlim()
     bottom, top = ax.get_ylim()
-    inside = (diagram.critical_gain > left) & (diagram.critical_gain < right)
-    ax.plot(diagram.critical_gain, variances, color="white", linewidth=4)
-    ax.plot(diagram.critical_gain, variances, color="black", linewidth=1.8)
+    # the boundary starts with a vertical tangent: more points where it is steep
+    fine = bottom + (top - bottom) * np.linspace(0, 1, _GAINS) ** 3
+    others = (diagram.bias_variance, diagram.nonlinearity)
+    boundary = np.array([mean_field(1.0, float(v), *others).critical_gain for v in fine])
+    inside = (boundary > left) & (boundary < right)
+    for color, width in (("white", 4.0), ("black", 1.8)):
+        ax.plot(boundary, fine, color=color, linewidth=width)
     box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 2}
     if inside.any():
-        middle = float(np.median(diagram.critical_gain[inside]))
+        middle = float(np.interp((bottom + top) / 2, fine, boundary))
         height = (bottom + top) / 2
         ax.text((left + middle) / 2, height, "order", ha="center", va="center", bbox=box)
-        ax.text((middle + right) / 2, height, "chaos" if diagram.has_chaos else "unbounded", ha="center", bbox=box)
+        ax.text(
+            (middle + right) / 2,
+            height,
+            "chaos" if diagram.has_chaos else "unbounded",
+            ha="center",
+            va="center",
+            bbox=box,
+        )
     ax.set_xlim(left, right)
     ax.set_ylim(bottom, top)
     ax.set_xlabel(_GAIN)
     ax.set_ylabel(r"input variance $\sigma_I^2$")
     add_title(ax, f"{diagram.nonlinearity}, bias variance {diagram.bias_variance:.3g}; line: rate 0")
     return ax
+
+
+def _level_lines(most: float) -> list[float]:
+    """Rates at which lines are drawn, apart from 0: two to four on either side within ``most``, and some below it."""
+    step = 10.0 ** np.floor(np.log10(most / 2))
+    step *= max(factor for factor in (1, 2, 5) if 2 * factor * step <= most)
+    return [float(step * k) for k in range(-20, 5) if k]

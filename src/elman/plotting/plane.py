@@ -108,8 +108,8 @@ def plot_pseudospectrum(
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     levels : sequence of float, optional
-        Sizes of the perturbation, ascending, above 0. By default powers of ten from 1e-12 on that the grid reaches, at
-        most eight, or half powers where there are few.
+        Sizes of the perturbation, ascending, above 0. By default powers of ten from 1e-12 on whose contours close
+        within the grid, at most eight, or roots of them where there are few.
 
     Returns
     -------
@@ -133,16 +133,18 @@ def plot_pseudospectrum(
     lines.set_linestyle("solid")
     ax.clabel(lines, fmt=lambda level: f"$10^{{{level:.3g}}}$", fontsize=7)
     ax.plot([], [], color="0.35", linewidth=0.9, label=r"$\varepsilon$-pseudospectra")
-    ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=4, markerfacecolor="none", color=BLUE,
-            label=f"eigenvalues, H = {len(z)}")  # fmt: skip
+    if not any(label.startswith("eigenvalues") for label in ax.get_legend_handles_labels()[1]):
+        label = f"eigenvalues, H = {len(z)}"
+        ax.plot(z.real, z.imag, "o", markersize=4, markerfacecolor="none", color=BLUE, label=label)
     _finish(ax, (real[0], real[-1], imag[0], imag[-1]))
     return ax
 
 
 def _levels(log_sigma: Array) -> Array:
-    """Powers of ten within the range of a grid, with half powers where there are few."""
-    low, high = max(-12.0, float(log_sigma.min())), float(log_sigma.max())
-    for spacing in (2.0, 1.0, 0.5, 0.25):
+    """Powers of ten whose contours close within a grid, and roots of them where there are few."""
+    border = np.concatenate([log_sigma[0], log_sigma[-1], log_sigma[:, 0], log_sigma[:, -1]])
+    low, high = max(-12.0, float(log_sigma.min())), float(border.min())
+    for spacing in (1.0, 0.5, 0.25, 0.1):
         powers = np.arange(np.ceil(low / spacing), np.floor(high / spacing) + 1) * spacing
         if len(powers) >= _LEAST_CONTOURS:
             break
@@ -192,6 +194,7 @@ def plot_spectrum_by_gate(spectra: SpectrumByGate) -> Figure:
     (left, bottom), (right, top) = corners[:, :2].min(axis=0), corners[:, 2:].max(axis=0)
     for ax in drawn:
         _finish(ax, (left, right, bottom, top))
+        ax.label_outer()
     return figure
 
 
@@ -266,7 +269,7 @@ def field_of_values(W: Array) -> Array:
 
 
 def _finish(ax: Axes, window: Sequence[float] | None = None) -> None:
-    """Unit circle, equal aspect, labels, and a legend in a strip above the points or the window they are seen in."""
+    """Unit circle, equal aspect, labels, and a legend in a strip above the points and the window to be seen."""
     if _CIRCLE not in ax.get_legend_handles_labels()[1]:
         angle = np.linspace(0, 2 * np.pi, 361)
         ax.plot(np.cos(angle), np.sin(angle), color="black", linewidth=0.8, label=_CIRCLE, zorder=1.5)
@@ -274,11 +277,10 @@ def _finish(ax: Axes, window: Sequence[float] | None = None) -> None:
         ax.axvline(0, color=GREY, linewidth=0.4, zorder=0)
     ax.set_xlabel("real part")
     ax.set_ylabel("imaginary part")
-    if window is not None:
-        legend_above_plane(ax, *window)
-        return
     drawn = [line for line in ax.lines if line.get_transform() == ax.transData]
     points = np.concatenate([np.column_stack(line.get_data()) for line in drawn])
+    if window is not None:
+        points = np.concatenate([points, np.reshape(window, (2, 2)).T])
     (left, bottom), (right, top) = points.min(axis=0), points.max(axis=0)
     margin = 0.05 * max(right - left, top - bottom)
     legend_above_plane(ax, left - margin, right + margin, bottom - margin, top + margin)
