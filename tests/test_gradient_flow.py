@@ -6,6 +6,7 @@ import scipy.linalg
 
 from elman.diagnostics.gradient_flow import gradient_flow
 from elman.diagnostics.growth import backward_growth, forward_growth, unit_vectors
+from elman.diagnostics.singular_flow import singular_growth
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.linearization import ElementwiseFactors, JacobianStack
 
@@ -286,3 +287,97 @@ def test_prints_have_units_and_no_rounding_dust():
     dead = str(gradient_flow(repeated(np.zeros((2, 2)), 3)))
     assert "none: every vector ends as exactly zero" in dead
     assert "nan" not in dead
+
+
+def exact_extremes(jacobians, lag):
+    """Log of the largest and smallest singular value of the product of the last ``lag`` Jacobians, with many digits."""
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(400):
+        product = mpmath.eye(jacobians.shape[-1])
+        for J in jacobians[len(jacobians) - lag :]:
+            product = mpmath.matrix(J.tolist()) * product
+        squares = sorted(mpmath.eigsy(product.T * product, eigvals_only=True))
+        return float(mpmath.log(squares[-1]) / 2), float(mpmath.log(squares[0]) / 2)
+
+
+@pytest.mark.parametrize("grading", [0.0, 1.5])
+def test_singular_values_of_long_products(grading):
+    # the smallest is e^-160 of the largest at the end, and worse with scales of the units that differ
+    jacobians = np.random.default_rng(20).standard_normal((50, 2, 4, 4)) * np.exp(-grading * np.arange(4))[:, None]
+    lags = np.array([0, 1, 2, 7, 25, 50])
+    largest, smallest = singular_growth(JacobianStack(jacobians), lags)
+    for row, lag in enumerate(lags):
+        for i in range(2):
+            top, bottom = exact_extremes(jacobians[:, i], lag)
+            assert largest[row, i] == pytest.approx(top, abs=1e-11)
+            assert smallest[row, i] == pytest.approx(bottom, abs=1e-7)
+
+
+def test_singular_values_beyond_the_range_of_numbers():
+    T = 3000
+    largest, smallest = singular_growth(repeated(np.diag([2.0, 1.0, 0.25]), T), np.array([T]))
+    assert largest[0, 0] == pytest.approx(T * np.log(2), rel=1e-12)
+    assert smallest[0, 0] == pytest.approx(T * np.log(0.25), rel=1e-12)
+
+
+def test_singular_values_of_lost_directions():
+    shift = np.diag(np.ones(9), 1)
+    largest, smallest = singular_growth(repeated(shift, 12), np.arange(13))
+    np.testing.assert_array_equal(largest[:, 0], np.where(np.arange(13) < 10, 0.0, -np.inf))
+    np.testing.assert_array_equal(smallest[:, 0], np.where(np.arange(13) < 1, 0.0, -np.inf))
+
+
+def test_singular_values_of_a_matrix_far_from_normal():
+    # [[.9, 10], [0, .9]]: the largest |W^k| is 38.745923 at k = 9
+    largest, _ = singular_growth(repeated([[0.9, 10], [0, 0.9]], 20), np.arange(21))
+    assert np.argmax(largest) == 9
+    assert np.exp(largest[9, 0]) == pytest.approx(38.745923, rel=1e-8)
+
+
+@pytest.mark.parametrize("T", [0, 1, 2, 40])
+def test_gradients_lie_between_singular_values_and_these_within_pascanus_bounds(T):
+    flow = gradient_flow(tanh_network(T=T), bounds=True, singular_values=True, vectors=8, rng=0)
+    lags = flow.singular_lags
+    assert lags[0] == 0
+    assert lags[-1] == T
+    assert (np.diff(lags) > 0).all()
+    slack = 1e-9
+    assert (flow.upper_bound[lags] + slack >= flow.largest).all()
+    assert (flow.a_priori_bound[lags, None] + slack >= flow.largest).all()
+    assert (flow.largest + slack >= flow.backward[lags]).all()
+    assert (flow.backward[lags] + slack >= flow.smallest).all()
+    assert (flow.smallest + slack >= flow.lower_bound[lags]).all()
+    assert ("singular values at lag T" in str(flow)) == bool(T) or T == 0
+    assert json.loads(json.dumps(flow.to_dict()))["largest"] == flow.largest.tolist()
+
+
+def test_singular_values_are_computed_on_demand():
+    flow = gradient_flow(tanh_network(), rng=0)
+    assert flow.singular_lags is flow.largest is flow.smallest is None
+    assert "singular values" not in str(flow)
+
+
+def test_identity_relu_network_keeps_its_gradient_exactly():
+    # Le, Jaitly and Hinton 2015: positive states and identity weights; a dead unit loses its part at once
+    living = gradient_flow(repeated(np.eye(5), 60, n=2), singular_values=True, bounds=True, rng=0)
+    for curve in (living.backward, living.forward, living.upper_bound, living.lower_bound, living.largest):
+        np.testing.assert_allclose(curve, 0, atol=1e-12)
+    dead = gradient_flow(repeated(np.zeros((1, 1)), 30), singular_values=True, rng=0)
+    assert (dead.backward[1:] == -np.inf).all()
+    assert (dead.largest[1:] == -np.inf).all()
+
+
+def test_float32_singular_values():
+    jacobians = np.random.default_rng(21).standard_normal((30, 1, 5, 5))
+    lags = np.array([1, 10, 30])
+    exact = singular_growth(JacobianStack(jacobians), lags)
+    single = singular_growth(JacobianStack(jacobians.astype(np.float32)), lags)
+    np.testing.assert_allclose(single[0], exact[0], atol=1e-4)
+
+
+def test_singular_values_of_what_is_not_finite_are_refused():
+    jacobians = np.full((3, 2, 2), 1e200)
+    lin = JacobianStack(jacobians)
+    lin.jacobians = np.where(np.arange(3)[:, None, None, None] == 1, np.inf, lin.jacobians)
+    with pytest.raises(NonFiniteError, match="step 1"):
+        singular_growth(lin, np.array([3]))

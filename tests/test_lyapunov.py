@@ -7,7 +7,8 @@ from scipy.special import digamma
 
 from elman.diagnostics.lyapunov import lyapunov_spectrum
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
-from elman.linearization import JacobianStack, Linearization
+from elman.layers import RNN
+from elman.linearization import JacobianStack, Linearization, StepLinearization
 
 
 def tanh_network(H, g, T, seed):
@@ -261,7 +262,8 @@ def test_warmup_is_propagated_and_not_counted():
 def test_history_ends_at_the_exponents():
     jacobians = tanh_network(6, 1.5, 200, seed=13)[0]
     found = lyapunov_spectrum(JacobianStack(jacobians), rng=2)
-    np.testing.assert_array_equal(found.history[-1], found.exponents)
+    np.testing.assert_allclose(found.history[-1], found.exponents, rtol=1e-12)
+    assert found.history.shape == found.local_rates.shape == (150, 6)
     assert (np.diff(found.exponents) <= 0).all()
 
 
@@ -325,6 +327,7 @@ def test_summary_and_dict():
         ({"warmup": -1}, "warmup must be in"),
         ({"sequence": 1}, r"sequence must be in 0 \.\. 0"),
         ({"blocks": 1}, "blocks must be at least 2"),
+        ({"interval": 0}, "interval must be at least 1"),
         ({"frame": np.ones((3, 3))}, "linearly independent"),
     ],
 )
@@ -379,3 +382,157 @@ def test_products_that_are_not_finite_are_named():
     with pytest.raises(NonFiniteError, match="step 3") as caught:
         lyapunov_spectrum(Broken())
     assert caught.value.step == 3
+
+
+@pytest.mark.parametrize(("H", "g"), [(8, 1.6), (30, 2.0)])
+def test_the_interval_is_chosen_and_changes_nothing(H, g):
+    jacobians = tanh_network(H, g, 600, seed=H)[0]
+    every = lyapunov_spectrum(JacobianStack(jacobians), rng=0, interval=1)
+    chosen = lyapunov_spectrum(JacobianStack(jacobians), rng=0)
+    assert every.interval == 1
+    assert chosen.interval > 1
+    assert chosen.condition > every.condition
+    # sqrt(eps) strains the frame; half of the digits stay
+    assert chosen.condition < 1 / np.sqrt(np.finfo(float).eps)
+    np.testing.assert_allclose(chosen.exponents, every.exponents, atol=1e-7)
+    np.testing.assert_allclose(chosen.stderr, every.stderr, atol=1e-7)
+    limited = lyapunov_spectrum(JacobianStack(jacobians), rng=0, interval=2)
+    assert limited.interval == 2
+
+
+def test_the_interval_follows_the_gap():
+    # 1 nat a step between the exponents, and vectors that turn: sqrt(eps) is 18 nats
+    W = np.array([[1.0, 1.0], [0.0, np.exp(-1.0)]])
+    found = lyapunov_spectrum(repeated(W, 2000), rng=0, blocks=2)
+    assert 9 <= found.interval <= 18
+    np.testing.assert_allclose(found.exponents, [0, -1], atol=1e-3)
+    # without a gap, sizes limit it
+    same = lyapunov_spectrum(repeated(np.exp(-5) * np.eye(2), 2000), rng=0, blocks=2)
+    assert 10 <= same.interval <= np.log(1 / np.finfo(float).tiny) / 4 / 5
+    np.testing.assert_allclose(same.exponents, -5, rtol=1e-12)
+
+
+def test_a_window_that_strains_the_frame_is_done_again():
+    # calm for 100 steps, so that windows become long; then directions that part by 12 nats a step
+    calm, wild = np.tile(np.eye(2), (100, 1, 1)), np.tile([[np.exp(12.0), 1.0], [0.0, 1.0]], (60, 1, 1))
+    lin = JacobianStack(np.concatenate([calm, wild, calm]))
+    found = lyapunov_spectrum(lin, warmup=0, rng=0, blocks=2)
+    assert found.interval > 10
+    np.testing.assert_allclose(found.exponents, [12 * 60 / 260, 0], atol=0.02)
+    assert found.sum == pytest.approx(12 * 60 / 260, abs=1e-9)
+
+
+def test_sizes_beyond_the_range_of_numbers_are_no_trouble():
+    jacobians = np.tile(np.eye(3), (300, 1, 1))
+    jacobians[100:200] = 1e250 * np.eye(3)
+    found = lyapunov_spectrum(JacobianStack(jacobians), warmup=0, rng=0)
+    np.testing.assert_allclose(found.exponents, np.log(1e250) / 3, rtol=1e-12)
+
+
+def test_finite_time_exponents():
+    factors = np.exp(np.random.default_rng(14).standard_normal(105))
+    found = lyapunov_spectrum(JacobianStack(factors[:, None, None]), warmup=0, interval=1)
+    np.testing.assert_allclose(
+        found.finite_time(10)[:, 0], np.log(factors)[5:].reshape(10, 10).mean(axis=1), rtol=1e-11
+    )
+    np.testing.assert_allclose(found.finite_time(105)[0], found.exponents, rtol=1e-12)
+    # independent steps of unit variance: the spread over windows of 10 is 1 / sqrt(10)
+    assert found.finite_time(10).std(ddof=1) == pytest.approx(np.sqrt(0.1), rel=0.5)
+    long = lyapunov_spectrum(repeated(np.diag([1.0, 0.5]), 1000), rng=0)
+    with pytest.raises(ArgumentError, match=r"length must be at least the \d+ steps between .* interval=1"):
+        long.finite_time(1)
+    with pytest.raises(ArgumentError, match=r"length must be in 1 \.\. 105"):
+        found.finite_time(106)
+
+
+@pytest.mark.parametrize(
+    ("exponents", "k", "entropy"),
+    [([0.9, 0.2, -0.5], 3, 1.1), ([0.9, -0.2, -0.5], 2, 0.9), ([-0.1, -0.2], 2, 0.0), ([0.9, 0.2, -0.5], 1, np.nan)],
+)
+def test_entropy_is_the_sum_of_the_positive_exponents(exponents, k, entropy):
+    found = lyapunov_spectrum(repeated(np.diag(np.exp(exponents)), 20), k, frame=np.eye(len(exponents))[:, :k])
+    assert found.entropy == pytest.approx(entropy, rel=1e-12, nan_ok=True)
+    assert found.to_dict()["entropy"] == pytest.approx(entropy, rel=1e-12, nan_ok=True)
+
+
+def test_maps_and_flows_by_their_functions():
+    def henon(s):
+        return np.array([1 - 1.4 * s[0] ** 2 + s[1], 0.3 * s[0]])
+
+    def push(s, V):
+        return np.array([-2.8 * s[0] * V[0] + V[1], 0.3 * V[0]])
+
+    found = lyapunov_spectrum(StepLinearization(henon, push, [0.1, 0.1], 10_000), rng=0)
+    assert found.sum == pytest.approx(np.log(0.3), abs=1e-9)
+    np.testing.assert_allclose(found.exponents, [0.4192, -1.6232], rtol=0.03)
+
+    # a damped oscillator x'' = -x - 2 c x', exactly integrated: both exponents are -c
+    c, dt = 0.1, 0.2
+    flow = scipy.linalg.expm(dt * np.array([[0.0, 1.0], [-1.0, -2 * c]]))
+    found = lyapunov_spectrum(StepLinearization(lambda s: flow @ s, lambda s, V: flow @ V, [1.0, 0.0], 5000), rng=0)
+    np.testing.assert_allclose(found.exponents / dt, -c, atol=2e-3)
+    assert found.sum / dt == pytest.approx(-2 * c, rel=1e-9)
+
+
+def network_by_functions(W, s, T):
+    """h' = tanh(W h), the Jacobians not formed."""
+    return StepLinearization(lambda h: np.tanh(W @ h), lambda h, V: (1 - np.tanh(W @ h) ** 2)[:, None] * (W @ V), s, T)
+
+
+@pytest.mark.parametrize(("g", "mean_field"), [(2.0, 0.154724), (3.0, 0.310249)])
+def test_large_random_network_has_the_exponent_of_mean_field(g, mean_field):
+    # lambda = log(g^2 <sech^4>) / 2 with q = g^2 <tanh^2>; the tolerance is that of one network of this size
+    nodes, weights = np.polynomial.hermite_e.hermegauss(200)
+    weights = weights / weights.sum()
+    q = g * g
+    for _ in range(500):
+        q = g * g * (weights @ np.tanh(np.sqrt(q) * nodes) ** 2)
+    assert np.log(g * g * (weights @ np.cosh(np.sqrt(q) * nodes) ** -4)) / 2 == pytest.approx(mean_field, abs=1e-4)
+    N, rng = 1024, np.random.default_rng(5)
+    lin = network_by_functions(g * rng.standard_normal((N, N)) / np.sqrt(N), rng.standard_normal(N), 500)
+    assert lyapunov_spectrum(lin, 1, warmup=100, rng=0).exponents[0] == pytest.approx(mean_field, abs=0.03)
+
+
+def test_dying_network_has_the_circular_law():
+    # the state decays to 0, where J = W: a share min(1, e^(2 s) / g^2) of the exponents lies below s
+    g, N, T = 0.8, 1000, 80
+    W = g * np.random.default_rng(1).standard_normal((N, N)) / np.sqrt(N)
+    values, vectors = np.linalg.eig(W)
+    order = np.argsort(-abs(values), kind="stable")[:401]
+    values, vectors = values[order], vectors[:, order]
+    k = 401 if values[399].imag > 0 else 400
+    # real vectors that span the invariant subspaces, so that alignment costs no steps
+    frame = np.where(values.imag < 0, vectors.imag, vectors.real)[:, :k]
+    found = lyapunov_spectrum(network_by_functions(W, 1e-9 * np.ones(N), T), k, warmup=0, frame=frame, blocks=2)
+    np.testing.assert_allclose(found.exponents, np.log(abs(values[:k])), atol=0.01)
+    share_below = 1 - (np.arange(k) + 0.5) / N
+    assert abs(np.minimum(1, np.exp(2 * found.exponents) / g**2) - share_below).max() <= 0.02
+
+
+def test_sparse_network_by_functions_equals_the_dense_one():
+    from scipy.sparse import random_array
+
+    rng = np.random.default_rng(6)
+    W = random_array((300, 300), density=0.05, rng=rng, format="csr", data_sampler=rng.standard_normal)
+    W = 2 * W / np.sqrt(0.05 * 300)
+    s = rng.standard_normal(300)
+    sparse = lyapunov_spectrum(network_by_functions(W, s, 60), 4, rng=0)
+    dense = lyapunov_spectrum(network_by_functions(W.toarray(), s, 60), 4, rng=0)
+    np.testing.assert_allclose(sparse.exponents, dense.exponents, rtol=1e-9)
+
+
+def test_autonomous_and_driven_layers():
+    # a layer without inputs, and the same one under noise, which quiets chaos
+    free = RNN(0, 60, rng=0)
+    driven = RNN(1, 60, rng=0)
+    rng = np.random.default_rng(7)
+    W = 2.5 * rng.standard_normal((60, 60)) / np.sqrt(60)
+    for layer in (free, driven):
+        layer.params["weight_hh_l0"][:] = W
+    driven.params["weight_ih_l0"][:] = 3 * rng.standard_normal((60, 1))
+    h0 = rng.standard_normal((1, 1, 60))
+    alone = lyapunov_spectrum(free.linearize(np.zeros((1500, 1, 0)), h0), 2, rng=0)
+    twin = lyapunov_spectrum(network_by_functions(W, h0[0, 0], 1500), 2, rng=0)
+    np.testing.assert_allclose(alone.exponents, twin.exponents, atol=4 * twin.stderr[0])
+    pushed = lyapunov_spectrum(driven.linearize(rng.standard_normal((1500, 1, 1)), h0), 2, rng=0)
+    assert alone.exponents[0] > 0 > pushed.exponents[0]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, NonFiniteError
 from ..linearization import Array, Linearization
+from .growth import safe_norm
 
 # A frame that keeps this share of what its window may cost leaves room for windows that stretch it more than the last.
 _CAUTION = 0.8
@@ -92,7 +93,7 @@ def pushed_frames(
             window = max(1, (stop - t) // 2)
             continue
         q, R = np.linalg.qr(pushed)
-        growth, sizes = abs(np.diag(R)), np.linalg.norm(pushed, axis=0)
+        growth, sizes = abs(np.diag(R)), safe_norm(R.T)
         with np.errstate(divide="ignore", invalid="ignore"):
             # a column of zeros is lost, and strains the frame as any lost one does
             ratios = np.where(sizes > 0, sizes / growth, np.inf)

@@ -9,6 +9,7 @@ import scipy.linalg
 
 from ..errors import NonFiniteError
 from ..linearization import Array, Linearization
+from .growth import safe_norm
 
 # The smallest scale, relative to the largest, at which a column enters a pivoted decomposition: far below any rounding,
 # far above underflow. What it is divided by is multiplied back in the logarithm.
@@ -43,7 +44,7 @@ class Graded(NamedTuple):
             return self
         scale = np.maximum(self.log_d - self.log_d.max(), _CLIP)
         q, r, order = scipy.linalg.qr(image * np.exp(scale), mode="economic", pivoting=True, check_finite=False)
-        diagonal, sizes = abs(np.diag(r)), np.linalg.norm(r, axis=0)
+        diagonal, sizes = abs(np.diag(r)), safe_norm(r.T)
         rank = int(np.count_nonzero(diagonal > rounding * sizes))
         q, r, diagonal = q[:, :rank], r[:rank], diagonal[:rank]
         rest = self.log_d[order] - scale[order]
