@@ -66,6 +66,10 @@ class Recurrent(Dynamics):
         self.num_layers = size(num_layers, "num_layers")
         self.bias, self.batch_first, self.bidirectional = bool(bias), bool(batch_first), bool(bidirectional)
         self.learn_initial_state = bool(learn_initial_state)
+        if bool(proj_size) != cell.projects:
+            raise ArgumentError(
+                f"proj_size must be {'above 0' if cell.projects else 0} for {cell.name}, got {proj_size}"
+            )
         self.regularizer = Regularizer.checked(dropout, recurrent_dropout, zoneout, cell.states)
         if dropout and self.num_layers == 1:
             raise ArgumentError(
