@@ -98,8 +98,8 @@ class Cell:
         start from row ``((t - t0) * B + b) * K + k`` of ``init`` (``i_rs`` is 0 where it is one row of zeros). ``work``
         has B * K rows for the blocks.
     jacobian : callable
-        ``jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J)`` fills all of ``J`` (S * S), where S counts R
-        numbers of the first state and H of each other; ``W_hh`` is followed by ``W_hr``, where there is one.
+        ``jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J)`` fills all of ``J`` (S * S), where S
+        counts R numbers of the first state and H of each other; ``W_hh`` is followed by ``W_hr``, where there is one.
     factors : callable or None
         ``factors(variant_name, output)`` is the array of slopes if ``J = diag(slopes) W_hh``, from an array of outputs.
     max_slope : callable or None
@@ -139,8 +139,8 @@ class Cell:
                 )
         if not len(gates) <= self.blocks <= 2 * len(gates):
             raise ValueError(
-                f"{self.name}: blocks must lie in {len(gates)} .. {2 * len(gates)}, since W_ih feeds the first and W_hh "
-                f"the last {len(gates)} of them, got {self.blocks}"
+                f"{self.name}: blocks must lie in {len(gates)} .. {2 * len(gates)}, since W_ih feeds the first and "
+                f"W_hh the last {len(gates)} of them, got {self.blocks}"
             )
         if not self.states or not self.variants:
             raise ValueError(f"{self.name}: states and variants must each name one at least")
