@@ -511,6 +511,23 @@ def test_directions_in_another_order_are_refused(layout):
             assert from_onnx(made).inputs["h0"] == ("state" if axis == layout else "h0")
 
 
+def test_a_number_that_takes_an_axis_away_is_not_followed():
+    """(num_layers, directions, B, H), from which each layer takes its own."""
+    case = Case("GRU", direction="bidirectional")
+    nodes = [
+        numbers("i", 1, 2),
+        constant_node("k", np.array(1)),
+        helper.make_node("Split", ["s", "i"], ["r", "t"], axis=0),
+    ]
+    nodes += [op("Gather", ["t", "k"], "h0", axis=0), case.node()]
+    made = sized(model(nodes, case.weights, ("x", "s"), outputs=["Y", "Y_h"]), "s", 3, 2, None, H)
+    loaded = from_onnx(made)
+    assert loaded.inputs["h0"] == "h0"
+    s = np.random.default_rng(0).standard_normal((3, 2, B, H))
+    expected = ReferenceEvaluator(made).run(None, {"x": case.x, "s": s})
+    assert_same(flat(loaded(case.x, s[2])), case.expected(expected), "float64")
+
+
 def test_where_parts_come_from_is_never_wrong():
     """Random selections along random axes: the parts of the source that are named are the tensor, by its evaluation."""
     rng, followed = np.random.default_rng(0), 0

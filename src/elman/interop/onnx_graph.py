@@ -149,8 +149,7 @@ class Graph:
         Followed are Identity, and Split, Slice and Gather along the axis with constant arguments, as long as it is
         known how many parts there are.
         """
-        found = self._parts(name, axis, size)
-        source, of, parts = (name, size, np.arange(size)) if found is None else found
+        source, of, parts = self._parts(name, axis, size) or (name, size, np.arange(size))
         return Origin(name, source, of, tuple(parts.tolist()))
 
     def _parts(self, name: str, axis: int, size: int | None) -> tuple[str, int, Array] | None:
