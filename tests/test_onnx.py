@@ -516,7 +516,7 @@ def test_a_number_that_takes_an_axis_away_is_not_followed():
     case = Case("GRU", direction="bidirectional")
     nodes = [
         numbers("i", 1, 2),
-        constant_node("k", np.array(1)),
+        helper.make_node("Constant", [], ["k"], value_int=1),
         helper.make_node("Split", ["s", "i"], ["r", "t"], axis=0),
     ]
     nodes += [op("Gather", ["t", "k"], "h0", axis=0), case.node()]
