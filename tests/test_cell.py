@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import elman
-from elman.cells import ELMAN
+from elman.cells import ELMAN, GRU, LSTM_PROJECTED
 from elman.cells import elman as module
+from elman.errors import ArgumentError
+from elman.layers.recurrent import Recurrent
 from elman.testing import check_adjoint, check_cell, check_gradients
 
 
@@ -100,3 +102,40 @@ def test_check_adjoint_catches_a_transposed_product():
     lin._vjp = lin._jvp
     with pytest.raises(AssertionError, match="over the steps"):
         check_adjoint(lin)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"x_blocks": ("r", "z")}, "x_blocks must name each of the gates"),
+        ({"h_blocks": ("r", "z", "z")}, "h_blocks must name each of the gates"),
+        ({"blocks": 2}, "blocks must lie in 3 .. 6"),
+        ({"states": ()}, "states and variants"),
+    ],
+)
+def test_records_that_contradict_themselves_are_refused(change, words):
+    with pytest.raises(ValueError, match=words):
+        replace(GRU, **change)
+
+
+def test_a_size_of_projection_is_for_cells_that_project():
+    for cell, proj_size in ((GRU, 3), (LSTM_PROJECTED, 0)):
+        with pytest.raises(ArgumentError, match="proj_size must be"):
+            Recurrent(cell, cell.variants[0], 3, 5, proj_size=proj_size)
+
+
+BROKEN = {
+    "slabs": ("forward", lambda f: lambda *a: f(*a[:-2], 0, a[-1])),
+    "norms of gradients": ("backward", lambda f: lambda *a: (f(*a), a[12].__imul__(2))[0]),
+    "norms of tangents": ("tangent", lambda f: lambda *a: (f(*a), a[12].__imul__(2))[0]),
+    "what x adds to tangents": ("tangent", lambda f: lambda *a: f(*a[:3], 0, *a[4:])),
+    "status": ("forward", lambda f: lambda *a: (f(*a), -1)[1]),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_check_cell_finds_broken_kernels(fault):
+    """Each kernel with one fault that an earlier check let pass."""
+    kernel, change = BROKEN[fault]
+    with pytest.raises(AssertionError), np.errstate(all="ignore"):
+        check_cell(replace(GRU, **{kernel: change(getattr(GRU, kernel))}))

@@ -99,7 +99,7 @@ def test_plot_is_a_picture(capsys, weights, inputs, tmp_path):
         (lambda p: p.write_bytes(b""), "not an .npz"),
         (lambda p: p.write_bytes(b"PK\x03\x04 cut short"), "not an .npz"),
         (lambda p: np.savez(p, weight=np.zeros(3)), "weight_ih_l0"),
-        (lambda p: np.savez(p, weight_ih_l0=np.zeros((4, 2)), weight_hh_l0=np.zeros((4, 5))), "(4, 4), got (4, 5)"),
+        (lambda p: np.savez(p, weight_ih_l0=np.zeros((4, 2)), weight_hh_l0=np.zeros((4, 5))), "rows for H = 5, got 4"),
         (lambda p: np.savez(p, weight_ih_l0=np.array([{}], dtype=object)), "plain arrays"),
     ],
 )
@@ -201,3 +201,21 @@ def test_replacing_keeps_the_old_file_on_an_error(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
     with pytest.raises(FileNotFoundError), replacing(tmp_path / "missing" / "a.txt"):
         pass
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors", "pt"])
+def test_cells_stacks_and_kinds_of_file(capsys, tmp_path, ending, inputs):
+    """The cell is read off the shapes; each kind of file gives the diagnosis that the library gives."""
+    layer = elman.LSTM(2, 6, 2, rng=0)
+    path = tmp_path / f"w.{ending}"
+    if ending == "npz":
+        np.savez(path, **layer.state_dict())
+    elif ending == "safetensors":
+        pytest.importorskip("safetensors")
+        elman.interop.save_safetensors(layer, path)
+    else:
+        torch = pytest.importorskip("torch")
+        torch.save({name: torch.from_numpy(w) for name, w in layer.state_dict().items()}, path)
+    code, out, _err = run(capsys, "diagnose", path, "--input", inputs)
+    assert code == 0
+    assert str(elman.diagnose(layer, np.load(inputs), rng=0)) in out

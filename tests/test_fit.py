@@ -777,3 +777,37 @@ class TestLengths:
             elman.fit(self.network(), x, y, lengths=np.array([8, 0, 3, 9, 1, 9, 4, 6]))
         with pytest.raises(ShapeError, match="a list of targets for every step"):
             elman.fit(self.network(), [x[:3, 0]], [y[:2, 0]])
+
+    @pytest.mark.parametrize("part", ["x", "y"])
+    def test_masked_arrays_are_refused(self, part):
+        x, y = np.ones((5, 4, 2)), np.ones((5, 4, 2))
+        given = {"x": x, "y": y} | {part: np.ma.masked_array(x, np.zeros(x.shape))}
+        with pytest.raises(DTypeError, match=f"{part} must not be a masked array"):
+            elman.fit(self.network(), given["x"], given["y"])
+
+    def test_nothing_to_learn_from_is_refused(self):
+        x = np.ones((5, 4, 2))
+        with pytest.raises(ArgumentError, match="lengths must leave a step"):
+            elman.fit(self.network(), x, x, lengths=[0, 0, 0, 0])
+        with pytest.raises(ArgumentError, match="validation lengths must leave a step"):
+            elman.fit(self.network(), x, x, validation=(x, x, [0, 0, 0, 0]))
+
+    def test_targets_of_a_list_must_agree(self):
+        x = [np.ones((3, 2)), np.ones((2, 2))]
+        with pytest.raises(ShapeError, match=r"y\[1\] must agree with y\[0\]"):
+            elman.fit(self.network(), x, [np.ones((3, 2)), np.ones((2, 1))])
+        with pytest.raises(ArgumentError, match="reset must be left out for a list"):
+            elman.fit(self.network(), x, x, reset=[np.zeros(3, bool), np.zeros(2, bool)])
+
+    def test_a_callback_can_run_the_window_again(self):
+        x, y, lengths = self.data()
+        net, seen = self.network(), []
+
+        def again(update):
+            valid = np.arange(9)[:, None] < update.options["lengths"]
+            output = net.trace(update.x, update.state, **update.options).output
+            seen.append(output[valid].shape == update.y.shape)
+
+        elman.fit(net, x, y, lengths=lengths, epochs=1, batch_size=3, callbacks=(again,), progress=False, rng=0)
+        assert all(seen)
+        assert len(seen) == 3

@@ -9,6 +9,7 @@ import pytest
 
 import elman
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from elman.kernels import parallel
 from elman.layers.schedule import segmented
 from elman.testing import check_adjoint, check_gradients
 
@@ -19,6 +20,7 @@ KINDS = {
     "LSTM-proj": (elman.LSTM, {"proj_size": 4}),
     "GRU": (elman.GRU, {}),
     "GRU-before": (elman.GRU, {"reset_after": False}),
+    "MGU": (elman.MGU, {}),
 }
 WITH_TORCH = ("tanh", "relu", "LSTM", "LSTM-proj", "GRU")
 LENGTHS = np.array([3, 0, 6, 2, 6])
@@ -124,7 +126,8 @@ def test_gradients_with_everything_on(kind, layers, both, noisy):
 class TestLengths:
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     @pytest.mark.parametrize(("kind", "both"), list(itertools.product(KINDS, (False, True))))
-    def test_same_bits_alone_and_in_any_batch(self, kind, both, dtype):
+    def test_same_bits_alone_and_in_any_batch(self, kind, both, dtype, monkeypatch):
+        monkeypatch.setattr(parallel, "SPLIT_FLOPS", 0)  # small as it is, the work is cut into slabs
         rng = np.random.default_rng(0)
         layer = make(kind, 2, both, dtype=dtype)
         x = rng.standard_normal((9, 21, 3)).astype(dtype)
@@ -257,12 +260,17 @@ class TestLengths:
         for b, n in enumerate(LENGTHS):
             assert np.array_equal(backward[:n, b], trace.output[:n, b, R:])
             assert np.array_equal(backward[n, b], second[b])
+        one = make(kind)
+        one.load_state_dict({k.removesuffix("_reverse"): v for k, v in layer.state_dict().items() if "_reverse" in k})
+        mirrored = one.trace(
+            x[:3, :1][::-1], of_row(tuple(p[1:] for p in tupled(h0)), 0) if len(tupled(h0)) > 1 else h0[1:, :1]
+        )
         for name, gate in trace.gates.items():
             assert gate.shape == (6, 5, 7), name
-            flipped = layer.trace(x[:3, :1][::-1], of_row(h0, 0)) if name.endswith("_reverse") else None
-            if flipped is None:
-                alone = layer.trace(x[:3, :1], of_row(h0, 0)).gates[name]
-                assert np.array_equal(gate[:3, :1], alone)
+            alone = layer.trace(x[:3, :1], of_row(h0, 0)).gates[name]
+            assert np.array_equal(gate[:3, :1], alone)
+            if name.endswith("_reverse"):
+                assert np.array_equal(gate[:3, :1], mirrored.gates[name.removesuffix("_reverse")][::-1])
             assert not gate[3:, 0].any()
             with pytest.raises(ValueError, match="read-only"):
                 gate[0] = 1
@@ -283,6 +291,8 @@ class TestLengths:
             ([3, 1, 6], ShapeError, r"shape \(B,\) = \(5,\)"),
             ([3.0, 1, 6, 2, 6], DTypeError, "lengths must be integers"),
             (4, ShapeError, r"got \(\)"),
+            ([[1], [1, 2]], ShapeError, "lengths must be an array"),
+            (np.ma.masked_array([3, 1, 6, 2, 6], [0, 0, 1, 0, 0]), DTypeError, "lengths must not be a masked array"),
         ],
     )
     def test_wrong_lengths_are_refused(self, lengths, error, words):
@@ -337,13 +347,22 @@ class TestRestarts:
         first, _ = layer(x[:3, :1], of_row(h0, 0))
         assert np.array_equal(output[:3, :1, :R], first[..., :R])
         assert np.array_equal(output[:3, :1, R:], layer(x[:3, :1])[0][..., R:])
-        last, final = layer(x[5:, :1], of_row(h0, 0))
+        last, _ = layer(x[5:, :1], of_row(h0, 0))
         assert np.array_equal(output[5:, :1, R:], last[..., R:])
         assert np.array_equal(output[5:, :1, :R], layer(x[5:, :1])[0][..., :R])
         assert np.array_equal(tupled(hn)[0][0, 0], tupled(layer(x[5:, :1])[1])[0][0, 0])
         untouched, _ = layer(x[:, 1:], of_row(h0, 1))
         assert np.array_equal(output[:, 1:], untouched)
-        assert final is not None
+
+    def test_states_begin_where_the_sequence_does(self):
+        """Entry 0 is what the first step reads: after a restart at step 0 not h0, but the learned state."""
+        layer = make("GRU", 1, True, learn_initial_state=True)
+        x, h0 = np.ones((4, 2, 3)), np.full((2, 2, 7), 9.0)
+        reset = np.zeros((4, 2), bool)
+        reset[[0, 2], 0] = True
+        states = layer.trace(x, h0, reset=reset).states
+        assert np.array_equal(states["h_l0"][0], [layer.params["h0_l0"], h0[0, 1]])
+        assert np.array_equal(states["h_l0_reverse"][4], h0[1])
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_chunks_with_restarts_go_on(self, kind):
@@ -377,6 +396,7 @@ class TestRestarts:
         [
             (np.zeros((5, 6), bool), ShapeError, r"reset must have shape \(T, B\) = \(6, 5\)"),
             (np.zeros((6, 5)), DTypeError, "reset must hold truth values"),
+            ([[True], [True, False]], ShapeError, "reset must be an array"),
         ],
     )
     def test_wrong_masks_are_refused(self, reset, error, words):
@@ -579,6 +599,22 @@ class TestStacks:
         x = np.zeros((4, 2, 3))
         with pytest.raises(ArgumentError, match=r"2 directions in all\) .* made by gru .* 1 directions"):
             make("GRU", 2).backward(make("GRU").trace(x))
+        plain, zoned, other = make("GRU"), make("GRU", zoneout=0.5), make("GRU", zoneout=0.25)
+        for layer, trace in (
+            (zoned, plain.trace(x)),
+            (plain, zoned.trace(x, training=False)),
+            (zoned, other.trace(x, training=False)),
+        ):
+            with pytest.raises(ArgumentError, match="trace must be of this layer.*zoneout"):
+                layer.backward(trace)
+        with pytest.raises(DTypeError, match="trace must be what this layer's trace"):
+            plain.backward(None)
+        steps, end = (elman.Network(make("GRU"), elman.Readout(7, 2), at=at) for at in ("steps", "end"))
+        for net, trace in ((steps, end.trace(x)), (end, steps.trace(x))):
+            with pytest.raises(ArgumentError, match="trace must be of a network that reads at"):
+                net.backward(trace, np.zeros(trace.output.shape))
+        with pytest.raises(DTypeError, match="this network's trace"):
+            steps.backward(steps.layer.trace(x), np.zeros((4, 2, 7)))
 
 
 class TestInitialStates:
@@ -653,6 +689,10 @@ class TestKindsOfInput:
             assert same(grads.h0, h0)
         outputs, _ = layer([])
         assert outputs == []
+        noisy = make(kind, 2, True, dropout=0.2, zoneout=0.2, recurrent_dropout=0.2, learn_initial_state=True)
+        for options in ({}, {"reset": np.ones(shape, bool)}):
+            trace = noisy.trace(x, h0, training=True, rng=0, **options)
+            assert not noisy.backward(trace, output).params["weight_hh_l0"].any()
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_sequences_of_no_steps_keep_their_state(self, kind):
@@ -686,3 +726,34 @@ class TestKindsOfInput:
         assert not np.array_equal(before, after)
         layer.params["weight_hh_l1_reverse"][0, 0] -= 1
         np.testing.assert_allclose(layer(x)[0], before, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "words"),
+    [
+        (lambda: elman.LSTM(3, 4, forget_bias="a"), DTypeError, "forget_bias must be a number"),
+        (lambda: elman.LSTM(3, 4, forget_bias=np.ones(4)), DTypeError, "forget_bias must be a number"),
+        (lambda: elman.LSTM(3, 4, bias=False, forget_bias=2.0), ArgumentError, "forget_bias must be left out"),
+        (lambda: elman.LSTM(3, "a", proj_size=2), DTypeError, "hidden_size must be an integer"),
+        (lambda: elman.RNN(3, 4, nonlinearity=np.array(["tanh"])), ArgumentError, "nonlinearity must be one of"),
+        (lambda: elman.GRU(3, 4, reset_after=None), DTypeError, "reset_after must be True or False"),
+        (lambda: elman.GRU(3, 4, bidirectional="no"), DTypeError, "bidirectional must be True or False"),
+    ],
+)
+def test_options_of_a_wrong_kind_are_refused(build, error, words):
+    with pytest.raises(error, match=words):
+        build()
+
+
+def test_numbers_beyond_float32_are_refused_by_a_stepper():
+    stepper = make("GRU", dtype="float32").stepper()
+    with pytest.raises(NonFiniteError, match="gru_l0"):
+        stepper(np.full(3, 1e300))
+
+
+def test_lists_of_one_length_are_linearized():
+    layer = make("GRU")
+    x = [np.ones((5, 3)), np.zeros((5, 3))]
+    assert layer.linearize(x).n_steps == 5
+    with pytest.raises(ArgumentError, match="several lengths"):
+        layer.linearize([np.ones((5, 3)), np.zeros((4, 3))])

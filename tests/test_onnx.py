@@ -203,7 +203,7 @@ def test_nonlinearities(direction, activation, options, name):
 def test_defaults_written_out_are_the_defaults():
     for kind, names in (("LSTM", ["Sigmoid", "tanh", "Tanh"]), ("GRU", ["Sigmoid", "Tanh"])):
         case = Case(kind, direction="bidirectional")
-        plain, written = from_onnx(case.model()), from_onnx(case.model(activations=names * 2, clip=0.0))
+        plain, written = from_onnx(case.model()), from_onnx(case.model(activations=names * 2))
         assert np.array_equal(plain.layer.theta, written.layer.theta)
 
 
@@ -345,7 +345,7 @@ def test_padding_of_a_reversed_sequence_is_not_read():
 @pytest.mark.parametrize("layout", [0, 1])
 def test_reverse_on_one_sequence_and_on_a_list(layout):
     case = Case("GRU", direction="reverse", layout=layout)
-    loaded = from_onnx(case.model())
+    loaded = from_onnx(case.model(given="WRB"))
     sequences = [np.random.default_rng(n).standard_normal((n, D)) for n in (4, 2, 7)]
     alone = [loaded(s) for s in sequences]
     for s, (output, hn) in zip(sequences, alone, strict=True):
@@ -404,13 +404,225 @@ def test_inputs_name_the_tensors_of_the_graph():
 
 def test_a_tensor_joined_from_several_has_no_other_origin():
     case = Case("LSTM", direction="bidirectional")
-    nodes = [
-        op("Concat", ["a", "b"], "h0", axis=0),
-        op("Identity", ["c"], "moved"),
-        op("Slice", ["moved", "d", "d"], "c0"),
-    ]
-    loaded = from_onnx(model([*nodes, case.node()], case.weights, ("x", "a", "b", "c", "d")))
+    nodes = [op("Concat", ["a", "b"], "h0", axis=0), op("Identity", ["c"], "c0")]
+    loaded = from_onnx(model([*nodes, case.node()], case.weights, ("x", "a", "b", "c")))
     assert loaded.inputs == {"x": "x", "h0": "h0", "c0": "c"}
+
+
+def sized(made, name, *shape):
+    """The model, its input ``name`` declared to have that shape."""
+    for value in made.graph.input:
+        if value.name == name:
+            real = value.type.tensor_type.elem_type
+            value.CopyFrom(helper.make_tensor_value_info(name, real, shape))
+    return made
+
+
+PARTS = {
+    "split": lambda a, b: [numbers("sizes", 1, 1), helper.make_node("Split", ["h0", "sizes"], [a, b], axis=0)],
+    "equal split": lambda a, b: [helper.make_node("Split", ["h0"], [a, b], axis=-3)],
+    "gather": lambda a, b: [
+        *(numbers("first", 0), numbers("last", -1)),
+        *(op("Gather", ["h0", "first"], a), op("Gather", ["h0", "last"], b)),
+    ],
+    "slice": lambda a, b: [
+        *(numbers("zero", 0), numbers("one", 1), numbers("minus", -1), numbers("end", 2**31)),
+        *(op("Identity", ["h0"], "same"), op("Slice", ["same", "minus", "end", "zero"], b)),
+        *(op("Slice", ["h0", "zero", "end"], "whole"), op("Slice", ["whole", "zero", "one", "zero"], a)),
+    ],
+}
+
+
+def two_layers(parts, N=2):
+    """A stack of two layers whose initial states are parts of one input of N."""
+    cases = [Case("RNN", seed=k, D=H if k else D, dtype="float32") for k in range(2)]
+    arrays = {f"{p}{k}": v for p, c in zip("ab", cases, strict=True) for k, v in c.weights.items()}
+    nodes = [
+        *parts,
+        cases[0].node(y="y", prefix="a"),
+        *joined("z", "y", "zeros"),
+        cases[1].node(x="z", prefix="b"),
+    ]
+    made = model(nodes, arrays, ("x", "h0"), "float32", ["Y", "aY_h", "bY_h"])
+    return sized(made, "h0", N, None, H), cases[0].x
+
+
+@pytest.mark.parametrize("how", PARTS)
+def test_states_of_a_stack_are_the_parts_of_one_tensor_in_order(how):
+    made, x = two_layers(PARTS[how]("ah0", "bh0"))
+    h0 = np.random.default_rng(0).standard_normal((2, B, H)).astype("float32")
+    y, *finals = ReferenceEvaluator(made).run(None, {"x": x, "h0": h0})
+    loaded = from_onnx(made)
+    assert loaded.inputs == {"x": "x", "h0": "h0"}
+    assert_same(flat(loaded(x, h0)), [y[:, 0], np.concatenate(finals)], "float32")
+
+
+@pytest.mark.parametrize("how", PARTS)
+def test_states_of_a_stack_in_another_order_are_refused(how):
+    made, x = two_layers(PARTS[how]("bh0", "ah0"))
+    with pytest.raises(ArgumentError, match=r"parts of 'h0' in the order of layers .*got \[1, 0\]; load .* one by one"):
+        from_onnx(made)
+    h0 = np.random.default_rng(0).standard_normal((2, B, H)).astype("float32")
+    expected = ReferenceEvaluator(made).run(None, {"x": x, "h0": h0})[0][:, 0]
+    first, second = from_onnx(made, 0), from_onnx(made, 1)
+    assert (first.inputs["h0"], second.inputs["h0"]) == ("ah0", "bh0")
+    assert_same([second(first(x, h0[1:])[0], h0[:1])[0]], [expected], "float32")
+
+
+def test_an_exported_layer_whose_states_are_swapped_is_refused():
+    made = to_onnx(random_layer("LSTM", num_layers=2))
+    split = next(n for n in made.graph.node if n.op_type == "Split" and n.input[0] == "c0")
+    split.output[:] = split.output[::-1]
+    with pytest.raises(ArgumentError, match="must be the parts of 'c0'"):
+        from_onnx(made)
+
+
+def test_parts_that_are_not_all_of_a_tensor_are_named_themselves():
+    made, _ = two_layers(PARTS["slice"]("ah0", "bh0"), N=3)
+    assert from_onnx(made).inputs["h0"] == "ah0, bh0"
+    assert from_onnx(made, 0).inputs["h0"] == "ah0"
+    # of a tensor whose parts nobody has counted, none is known to be all
+    assert from_onnx(sized(made, "h0", "L", None, H)).inputs["h0"] == "ah0, bh0"
+    assert from_onnx(to_onnx(random_layer("RNN", num_layers=3)), 1).inputs["h0"] == "h0_l1"
+
+
+def test_a_tensor_for_each_layer():
+    made, x = two_layers([op("Relu", ["h0"], "ah0"), op("Neg", ["h0"], "bh0")], N=1)
+    loaded = from_onnx(made)
+    assert loaded.inputs["h0"] == "ah0, bh0"
+    h0 = np.random.default_rng(0).standard_normal((1, B, H)).astype("float32")
+    y, *finals = ReferenceEvaluator(made).run(None, {"x": x, "h0": h0})
+    got = loaded(x, np.concatenate([np.maximum(h0, 0), -h0]))
+    assert_same(flat(got), [y[:, 0], np.concatenate(finals)], "float32")
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+def test_directions_in_another_order_are_refused(layout):
+    case = Case("GRU", direction="bidirectional", layout=layout)
+    shape = (None, 2, H) if layout else (2, None, H)
+    for order, axis in ((1, 0), layout), ((0, 1), layout), ((1, 0), 1 - layout):
+        nodes = [numbers("order", *order), op("Gather", ["state", "order"], "h0", axis=axis), case.node()]
+        made = sized(model(nodes, case.weights, ("x", "state")), "state", *shape)
+        if order == (1, 0) and axis == layout:
+            with pytest.raises(ArgumentError, match=r"must be the parts of 'state' .*got \[1, 0\]; reorder the tensor"):
+                from_onnx(made)
+        else:
+            # sequences that are chosen are another tensor
+            assert from_onnx(made).inputs["h0"] == ("state" if axis == layout else "h0")
+
+
+def test_a_number_that_takes_an_axis_away_is_not_followed():
+    """(num_layers, directions, B, H), from which each layer takes its own."""
+    case = Case("GRU", direction="bidirectional")
+    nodes = [
+        numbers("i", 1, 2),
+        helper.make_node("Constant", [], ["k"], value_int=1),
+        helper.make_node("Split", ["s", "i"], ["r", "t"], axis=0),
+    ]
+    nodes += [op("Gather", ["t", "k"], "h0", axis=0), case.node()]
+    made = sized(model(nodes, case.weights, ("x", "s"), outputs=["Y", "Y_h"]), "s", 3, 2, None, H)
+    loaded = from_onnx(made)
+    assert loaded.inputs["h0"] == "h0"
+    s = np.random.default_rng(0).standard_normal((3, 2, B, H))
+    expected = ReferenceEvaluator(made).run(None, {"x": case.x, "s": s})
+    assert_same(flat(loaded(case.x, s[2])), case.expected(expected), "float64")
+
+
+def test_where_parts_come_from_is_never_wrong():
+    """Random selections along random axes: the parts of the source that are named are the tensor, by its evaluation."""
+    rng, followed = np.random.default_rng(0), 0
+    for _ in range(400):
+        shape = rng.integers(2, 5, 3)
+        nodes, name, axis = [], "s", int(rng.integers(0, 3))
+        for i in range(rng.integers(1, 4)):
+            out, along = f"t{i}", axis if rng.random() < 0.8 else int(rng.integers(-3, 3))
+            kind = rng.choice(
+                ["Identity", "Slice", "Gather", "Split", "Transpose", "Neg"], p=[0.1, 0.3, 0.3, 0.2, 0.05, 0.05]
+            )
+            if kind == "Slice":
+                start, step = (-1, -1) if rng.random() < 0.3 else (int(rng.integers(0, 2)), int(rng.integers(1, 3)))
+                end = -(2**31) if step < 0 else 2**31
+                nodes += [numbers(f"{out}{k}", v) for k, v in zip("abcd", (start, end, along, step), strict=True)]
+                nodes.append(op(kind, [name, *(f"{out}{k}" for k in "abcd")], out))
+            elif kind == "Gather":
+                nodes += [numbers(f"{out}a", *rng.integers(-1, 1, rng.integers(1, 4)))]
+                nodes.append(op(kind, [name, f"{out}a"], out, axis=along))
+            elif kind == "Split":
+                nodes.append(helper.make_node(kind, [name], [out, f"{out}b"], axis=along, num_outputs=2))
+            else:
+                nodes.append(op(kind, [name], out))
+            name = out
+        made = sized(model(nodes, {}, ("s",), outputs=(name,), opset=18), "s", *(int(n) for n in shape))
+        s = rng.standard_normal(shape)
+        try:
+            (value,) = ReferenceEvaluator(made).run(None, {"s": s})
+        # a Gather from an axis that a Slice has emptied
+        except IndexError:
+            continue
+        origin = Graph(made).origin(name, axis, value.shape[axis])
+        made.graph.output[0].name = origin.source
+        source = s if origin.source == "s" else ReferenceEvaluator(made).run(None, {"s": s})[0]
+        assert origin.size == source.shape[axis], origin
+        assert np.array_equal(source.take(origin.parts, axis=axis), value), origin
+        followed += origin.source == "s"
+    assert followed > 100
+
+
+def test_a_part_that_is_not_there_is_refused():
+    case = Case("RNN")
+    nodes = [numbers("far", 7), op("Gather", ["state", "far"], "h0", axis=0), case.node()]
+    with pytest.raises(ArgumentError, match="Gather 'h0' cannot be evaluated: .*out of bounds"):
+        from_onnx(sized(model(nodes, case.weights, ("x", "state")), "state", 1, None, H))
+    with pytest.raises(ShapeError, match="initial_h='h0' must have 1 along its axis of directions, got 2"):
+        from_onnx(sized(case.model(), "h0", 2, None, H))
+
+
+def test_lengths_are_followed_only_where_they_stay_the_same():
+    case = Case("GRU")
+    given = ("W", "R", "B", "lengths")
+
+    def origin(*nodes):
+        made = model([*nodes, case.node(given=given)], case.weights)
+        made.graph.input.append(helper.make_tensor_value_info("n", TensorProto.INT64, [None]))
+        return from_onnx(made).inputs["lengths"]
+
+    assert origin(op("Cast", ["n"], "a", to=TensorProto.INT32), op("Identity", ["a"], "lengths")) == "n"
+    boolean = op("Cast", ["n"], "a", to=TensorProto.BOOL)
+    assert origin(boolean, op("Cast", ["a"], "lengths", to=TensorProto.INT32)) == "lengths"
+    assert origin(numbers("a", 1, 0), op("Gather", ["n", "a"], "lengths")) == "lengths"
+
+
+def test_what_the_graph_reads_must_be_given():
+    case = Case("LSTM", dtype="float32")
+    loaded = from_onnx(case.model(lengths=[1, 2, 3]))
+    message = (
+        r"h0 must be given, as the tuple .h0, c0.: the graph reads h0 from tensor 'h0' and c0 from tensor 'c0'; got"
+    )
+    with pytest.raises(ArgumentError, match=message):
+        loaded(case.x, lengths=[1, 2, 3])
+    with pytest.raises(
+        ArgumentError, match="lengths must be given: the graph reads them from tensor 'lengths'; got None"
+    ):
+        loaded(case.x, case.elman_states())
+    assert loaded(case.x, case.elman_states(), lengths=[1, 2, 3])[0].shape == (T, B, H)
+    # sequences in a list have their lengths
+    assert len(loaded(list(case.x.swapaxes(0, 1)), case.elman_states())[0]) == B
+    with pytest.raises(ArgumentError, match="h0 must be given: the graph reads h0 from tensor 'h0'"):
+        from_onnx(Case("GRU", direction="reverse").model())(case.x)
+
+
+def test_states_partly_given_are_refused():
+    case = Case("LSTM")
+    with pytest.raises(ArgumentError, match="'node' are partly zero and partly computed .* or all constant$"):
+        from_onnx(case.model(given=("W", "R", "B", "h0")))
+    made, _ = two_layers([op("Identity", ["h0"], "ah0")], N=1)
+    made.graph.node[-1].input[5] = ""
+    with pytest.raises(
+        ArgumentError, match="'anode', 'bnode' are partly zero and partly computed .*one by one, by node="
+    ):
+        from_onnx(made)
+    assert from_onnx(made, 0).inputs["h0"] == "h0"
+    assert "h0" not in from_onnx(made, 1).inputs
 
 
 def test_states_partly_constant_are_refused():
@@ -693,6 +905,9 @@ def test_the_layer_takes_the_axes_of_the_model(layout):
     [
         ("LSTM", {"clip": 3.0}, "LSTM 'node': clip=3 cannot be expressed: elman does not clip inside a cell"),
         ("RNN", {"clip": 0.5}, "RNN 'node': clip=0.5 cannot be expressed"),
+        ("RNN", {"clip": 0.0}, "RNN 'node': clip=0 cannot be expressed: .* without this attribute"),
+        ("GRU", {"clip": -1.0}, "GRU 'node': clip=-1 cannot be expressed"),
+        ("RNN", {"clip": float("nan")}, "clip=nan cannot be expressed"),
         ("LSTM", {"input_forget": 1}, "input_forget=1 cannot be expressed: elman's forget gate has weights of its own"),
         ("LSTM", {"activations": ["Tanh", "Sigmoid", "Tanh"]}, "activations=.*elman's LSTM has Sigmoid, Tanh, Tanh"),
         ("LSTM", {"activations": ["Sigmoid", "Tanh", "Affine"]}, "activations=.*elman's LSTM has Sigmoid, Tanh, Tanh"),
@@ -796,6 +1011,9 @@ def test_refused_choices():
     made = Case("LSTM").model()
     for key in (1, -1, "nothing", ["node", 3]):
         with pytest.raises(ArgumentError, match="node must be one of 'node' .LSTM., or its number from 0; got"):
+            from_onnx(made, key)
+    for key in (0.0, True, [True], b"node", [None], {"node"}):
+        with pytest.raises(DTypeError, match="node must be a name, a number from 0, or a sequence of these; got"):
             from_onnx(made, key)
     with pytest.raises(ArgumentError, match="must name at least one"):
         from_onnx(made, [])

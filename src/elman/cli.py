@@ -17,7 +17,9 @@ from ._version import __version__
 from .diagnostics import Diagnosis, Verification, diagnose
 from .errors import ElmanError, StateDictError
 from .files import check_folder, replacing
+from .interop import from_torch, load_pt, load_safetensors
 from .layers import RNN, Network, Readout
+from .layers.recurrent import Recurrent
 
 Array = NDArray[Any]
 UNREADABLE = (ValueError, EOFError, zipfile.BadZipFile)
@@ -60,10 +62,16 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
 
     check = commands.add_parser("diagnose", help="say whether gradients of saved weights vanish or explode, and why")
-    check.add_argument("weights", metavar="WEIGHTS.npz", help="arrays under PyTorch's names, such as weight_hh_l0")
+    check.add_argument(
+        "weights",
+        metavar="WEIGHTS",
+        help="arrays under PyTorch's names, such as weight_hh_l0: .npz, .safetensors or .pt",
+    )
     check.add_argument("--input", metavar="X.npy", help="sequences (T, n, D) that drive it; else normal noise")
     check.add_argument("--batch-first", action="store_true", help="X is (n, T, D)")
-    check.add_argument("--nonlinearity", default="tanh", choices=RNN.NONLINEARITIES, help="default: %(default)s")
+    check.add_argument(
+        "--nonlinearity", default="tanh", choices=RNN.NONLINEARITIES, help="of an Elman network (default: %(default)s)"
+    )
     check.add_argument("--steps", type=_at_least(1), default=100, help="length T of the noise (default: %(default)s)")
     check.add_argument("--json", metavar="FILE", help="write the diagnosis there as well")
     check.add_argument("--plot", metavar="PNG", help="save the curve there as well")
@@ -116,23 +124,30 @@ def _diagnose(arguments: argparse.Namespace) -> None:
         print(f"picture: {arguments.plot}")
 
 
-def read_weights(path: str) -> dict[str, Array]:
-    """Arrays of an ``.npz`` file by name; no pickled object is loaded.
+def read_weights(path: str) -> Mapping[str, Array]:
+    """Arrays of a file by name: ``.safetensors``, PyTorch's ``.pt`` or ``.pth``, or ``.npz``; no pickle is executed.
 
     Raises
     ------
     StateDictError
         If it is not such a file.
+    MissingExtraError
+        Without the package that reads it.
     OSError
         If it cannot be read.
     """
+    if path.endswith(".safetensors"):
+        stored: Mapping[str, Array] = load_safetensors(path)
+        return stored
+    if path.endswith((".pt", ".pth")):
+        return load_pt(path)
     with open(path, "rb") as file:
         if not zipfile.is_zipfile(file):
             raise StateDictError(f"{path} is not an .npz of named arrays, as np.savez writes it")
         file.seek(0)
         try:
-            with np.load(file, allow_pickle=False) as stored:
-                return {name: stored[name] for name in stored.files}
+            with np.load(file, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
         except UNREADABLE as error:
             raise StateDictError(f"{path} is not an .npz of plain arrays, as np.savez writes it: {error}") from error
 
@@ -148,23 +163,25 @@ def _read_array(path: str) -> Array:
     return array
 
 
-def model_from_weights(weights: Mapping[str, Array], nonlinearity: str, batch_first: bool = False) -> RNN | Network:
-    """Build the layer, or the network with a linear readout, whose ``state_dict`` this is; sizes are read off the
-    shapes.
+def model_from_weights(
+    weights: Mapping[str, Array], nonlinearity: str, batch_first: bool = False
+) -> Recurrent | Network:
+    """Build the layer, or the network with a linear readout, whose ``state_dict`` this is; cell and sizes are read off
+    the shapes.
 
     Parameters
     ----------
     weights : mapping
-        ``weight_ih_l0``, ``weight_hh_l0`` and perhaps biases; or those with ``layer.`` in front, and
+        ``weight_ih_l0``, ``weight_hh_l0`` and perhaps biases and further layers; or those with ``layer.`` in front, and
         ``readout.weight``.
     nonlinearity : str
-        As for :class:`elman.RNN`.
+        As for :class:`elman.RNN`; without effect on other cells.
     batch_first : bool
         As for :class:`elman.RNN`.
 
     Returns
     -------
-    RNN or Network
+    RNN, LSTM, GRU or Network
 
     Raises
     ------
@@ -175,19 +192,19 @@ def model_from_weights(weights: Mapping[str, Array], nonlinearity: str, batch_fi
     W_ih, W_hh = weights.get(f"{prefix}weight_ih_l0"), weights.get(f"{prefix}weight_hh_l0")
     if W_ih is None or W_hh is None or W_ih.ndim != 2:
         raise StateDictError(
-            "the weights must have PyTorch's names weight_ih_l0 (H, D) and weight_hh_l0 (H, H), with or without "
-            f"'layer.' in front; got {', '.join(f'{k} {v.shape}' for k, v in weights.items()) or 'nothing'}"
+            "the weights must have PyTorch's names, weight_ih_l0, weight_hh_l0 and so on, with or without 'layer.' in "
+            f"front; got {', '.join(f'{k} {v.shape}' for k, v in weights.items()) or 'nothing'}"
         )
-    dtype = "float32" if W_hh.dtype == np.float32 else "float64"
-    layer = RNN(
-        W_ih.shape[1], W_ih.shape[0], nonlinearity=nonlinearity, bias=f"{prefix}bias_ih_l0" in weights,
-        batch_first=batch_first, dtype=dtype,
-    )  # fmt: skip
-    readout = weights.get("readout.weight")
-    if not prefix or readout is None or readout.ndim != 2:
-        layer.load_state_dict({k.removeprefix(prefix): v for k, v in weights.items()})
+    options: dict[str, Any] = {"batch_first": batch_first}
+    if W_hh.shape == (len(W_ih), len(W_ih)):
+        options["nonlinearity"] = nonlinearity
+    layer = from_torch(weights, prefix=prefix, **options)
+    assert isinstance(layer, Recurrent)
+    if not prefix:
         return layer
-    network = Network(layer, Readout(readout.shape[1], readout.shape[0], bias="readout.bias" in weights, dtype=dtype))
+    readout = from_torch(weights, prefix="readout.")
+    assert isinstance(readout, Readout)
+    network = Network(layer, readout)
     network.load_state_dict(weights)
     return network
 

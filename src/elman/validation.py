@@ -32,6 +32,34 @@ def size(value: Any, name: str, least: int = 1) -> int:
     return int(value)
 
 
+def number(value: Any, name: str) -> float:
+    """A finite real number.
+
+    Raises
+    ------
+    DTypeError, ArgumentError
+        If it is not a number, or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise DTypeError(f"{name} must be a number, got {value!r} ({type(value).__name__})")
+    if not np.isfinite(value):
+        raise ArgumentError(f"{name} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def flag(value: Any, name: str) -> bool:
+    """A truth value.
+
+    Raises
+    ------
+    DTypeError
+        For anything but True and False: None, 0.5 and "no" would all count as one of them.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise DTypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def probability(value: Any, name: str) -> float:
     """A number from 0 to below 1, such as a rate of dropout.
 
@@ -40,11 +68,10 @@ def probability(value: Any, name: str) -> float:
     DTypeError, ArgumentError
         If it is not a number, or outside.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise DTypeError(f"{name} must be a number from 0 to below 1, got {value!r} ({type(value).__name__})")
+    value = number(value, name)
     if not 0 <= value < 1:
         raise ArgumentError(f"{name} must lie in 0 <= {name} < 1, got {value}")
-    return float(value)
+    return value
 
 
 def choice(value: Any, name: str, allowed: Iterable[str]) -> str:
@@ -56,7 +83,7 @@ def choice(value: Any, name: str, allowed: Iterable[str]) -> str:
         If it is none of them.
     """
     allowed = tuple(allowed)
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ArgumentError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return str(value)
 
@@ -258,7 +285,7 @@ def checked_lengths(lengths: ArrayLike, T: int, B: int) -> NDArray[np.intp]:
     DTypeError, ShapeError, ArgumentError
         If they are not integers, not B of them, or one lies outside.
     """
-    given = np.asarray(lengths)
+    given = plain(lengths, "lengths")
     if given.size == 0:
         given = given.astype(np.intp)
     if given.dtype.kind not in "iu":
@@ -284,7 +311,7 @@ def truths(mask: Any) -> Array:
     DTypeError
         If it holds anything else.
     """
-    given = np.asarray(mask)
+    given = plain(mask, "reset")
     if given.dtype != bool:
         raise DTypeError(f"reset must hold truth values (dtype bool), got dtype {given.dtype}: reset.astype(bool)")
     return given

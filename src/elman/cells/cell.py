@@ -1,7 +1,7 @@
 """What a cell is: data and five kernels. The contract for whoever adds one.
 
 Sizes: ``T`` steps, ``B`` rows of the batch, ``D`` inputs, ``H`` units, ``R`` numbers in the output (H, or fewer for a
-cell that projects), ``K`` tangent vectors. ``Hp`` is H padded to whole vectors (:func:`elman.kernels.tile.padded`). All
+cell that projects), ``K`` tangent vectors. ``Hp`` is H padded to whole vectors (``elman.kernels.tile.padded``). All
 arrays are flat; rows are ``rs`` places apart.
 
 Rows stand in descending order of their lengths, so that the first ``active[t]`` rows are those that have a step t: no
@@ -13,13 +13,14 @@ array    rows                               a row holds
 X        T * B                              D inputs
 out      T * B                              R outputs
 states   slots * B                          ``[state][Hp]``, in the order of ``Cell.states``; of the first, R count
-gates    T * B                              ``[block][Hp]``, what backward needs besides the states
+gates    T * B, or B if ``slots`` is 2      ``[block][Hp]``, what backward needs besides the states
 delta    T * B * K (or B * K)               ``[block][Hp]``, gradients of the pre-activations; then that of the output,
                                             for a cell that projects
 d_state  B * K                              ``[state][Hp]``, gradient of the state; likewise tangents
-P_ih     panels ``[block][Hp/lanes][D]``    W_ih packed along its gates (:func:`elman.kernels.tile.pack`)
+P_ih     panels ``[block][Hp/lanes][D]``    W_ih packed along its gates (``elman.kernels.tile.pack``)
 P_hh     panels ``[block][Hp/lanes][R]``    W_hh likewise; then W_hr, for a cell that projects
-P_back   panels ``[Rp/lanes][block, Hp]``   W_hh packed along its columns, for ``delta @ W_hh``; then W_hr likewise
+P_back   panels ``[Rp/lanes][block, Hp]``   W_hh packed along its columns, for ``delta @ W_hh`` (``tile.pack_back``),
+                                            of the last block H only; then W_hr likewise
 active   T                                  int64: how many rows have step t
 bias     ``[block][Hp]``                    b_ih and b_hh, summed where both enter a block
 init     T * B * K, or one                  ``[block][Hp]``, where the sums of a tangent start: what x adds, or zeros
@@ -97,8 +98,8 @@ class Cell:
         start from row ``((t - t0) * B + b) * K + k`` of ``init`` (``i_rs`` is 0 where it is one row of zeros). ``work``
         has B * K rows for the blocks.
     jacobian : callable
-        ``jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J)`` fills ``J`` (S * S), where S counts R
-        numbers of the first state and H of each other; ``W_hh`` is followed by ``W_hr``, where there is one.
+        ``jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J)`` fills all of ``J`` (S * S), where S
+        counts R numbers of the first state and H of each other; ``W_hh`` is followed by ``W_hr``, where there is one.
     factors : callable or None
         ``factors(variant_name, output)`` is the array of slopes if ``J = diag(slopes) W_hh``, from an array of outputs.
     max_slope : callable or None
@@ -121,3 +122,25 @@ class Cell:
     factors: Callable[..., Any] | None = None
     max_slope: Callable[..., float] | None = None
     projects: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a record that contradicts itself: kernels would read and write where nothing is.
+
+        Raises
+        ------
+        ValueError
+            Naming the field.
+        """
+        gates = sorted(self.gates)
+        for name in ("x_blocks", "h_blocks"):
+            if sorted(getattr(self, name)) != gates:
+                raise ValueError(
+                    f"{self.name}: {name} must name each of the gates {self.gates} once, got {getattr(self, name)}"
+                )
+        if not len(gates) <= self.blocks <= 2 * len(gates):
+            raise ValueError(
+                f"{self.name}: blocks must lie in {len(gates)} .. {2 * len(gates)}, since W_ih feeds the first and "
+                f"W_hh the last {len(gates)} of them, got {self.blocks}"
+            )
+        if not self.states or not self.variants:
+            raise ValueError(f"{self.name}: states and variants must each name one at least")

@@ -1,5 +1,7 @@
 """Weights to and from other layouts. Every conversion is exact, or refuses and says what it cannot express.
 
+One thing rounds: where the other side has one bias, as Keras and the textbook, two become their sum.
+
 The other packages are imported by the function that needs them, and only then.
 """
 
@@ -9,7 +11,8 @@ from .onnx import from_onnx
 from .onnx_export import to_onnx
 from .safetensors import load_safetensors, save_safetensors
 from .textbook import from_textbook, to_textbook
-from .torch import from_torch, load_pt, to_torch
+from .torch import from_torch, to_torch
+from .torch_files import load_pt
 
 __all__ = [
     "from_keras",

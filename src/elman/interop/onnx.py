@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..errors import ArgumentError, MissingExtraError
+from ..errors import ArgumentError, DTypeError, MissingExtraError
 from ..layers import GRU, LSTM, RNN
 from ..layers.batch import Batch
+from ..validation import is_list
 from .onnx_export import to_onnx
-from .onnx_graph import Graph, attributes, label
-from .onnx_node import Reading, State, read
+from .onnx_graph import Graph, Origin, attributes, label
+from .onnx_node import Reading, constant_states, input_tensors, read
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -45,7 +46,8 @@ class OnnxLayer:
         Names of the nodes, from the first layer to the last.
     inputs : dict of str to str
         For ``x``, and where they are not constant for ``h0``, ``c0``, ``lengths``: the name of the tensor of the graph
-        that the numbers come from. These must be given at the call.
+        that the numbers come from, of states possibly several, separated by commas, to be joined along the axis of
+        directions. These must be given at the call, in the order of axes that the layer asks for.
     h0 : ndarray (num_layers * num_directions, B, H), tuple of two for an LSTM, or None
         Constant initial state, used where the call gives none; with B = 1 it is repeated. None: zero.
     lengths : ndarray (B,) or None
@@ -69,7 +71,7 @@ class OnnxLayer:
         ----------
         x, h0, lengths
             As for calling the layer; where h0 or lengths is not given, it is the constant of the graph, if there is
-            one.
+            one. What ``inputs`` names must be given; a list of sequences has its lengths with it.
 
         Returns
         -------
@@ -81,9 +83,12 @@ class OnnxLayer:
 
         Raises
         ------
+        ArgumentError
+            If h0 or lengths is left out though the graph reads it from a tensor, see ``inputs``.
         ShapeError, DTypeError, ArgumentError, NonFiniteError
             As for calling the layer.
         """
+        self._require(x, h0, lengths)
         lengths = self.lengths if lengths is None else lengths
         if self.reverse or (h0 is None and self.h0 is not None):
             batch = self.layer.batch(x, lengths)
@@ -92,6 +97,21 @@ class OnnxLayer:
             return self.layer(x, h0, lengths=lengths)
         output, hn = self.layer(_turned(x, batch), h0, lengths=lengths)
         return _turned(output, batch), hn
+
+    def _require(self, x: Any, h0: Any, lengths: Any) -> None:
+        """Refuse a call without what the graph reads: zero states and all steps would be another computation."""
+        states = [name for name in ("h0", "c0") if name in self.inputs]
+        if h0 is None and states:
+            origin = " and ".join(f"{name} from tensor {self.inputs[name]!r}" for name in states)
+            raise ArgumentError(
+                f"h0 must be given{', as the tuple (h0, c0)' if isinstance(self.layer, LSTM) else ''}: the graph reads "
+                f"{origin}; got None. Give zeros to start from zero"
+            )
+        if lengths is None and "lengths" in self.inputs and not is_list(x):
+            raise ArgumentError(
+                f"lengths must be given: the graph reads them from tensor {self.inputs['lengths']!r}; got None. Give "
+                "the number of steps of x for each sequence if all have all of them"
+            )
 
     def _initial(self, batch: Batch) -> Any:
         """The constant initial state, with one row repeated for every sequence."""
@@ -164,9 +184,10 @@ def from_onnx(
         If onnx is not installed.
     ArgumentError
         If there is no such node, several do not form a stack, or one does what elman's layers do not: peepholes,
-        input_forget, clip, other activations, weights that are not constant.
+        input_forget, clip, other activations, weights that are not constant. If initial states are partly inputs and
+        partly constant or zero, or are the parts of one tensor in another order than that of layers and directions.
     ShapeError, DTypeError
-        If a weight does not have the shape or type that the operator asks for.
+        If a weight does not have the shape or type that the operator asks for, or ``node`` is of another type.
 
     References
     ----------
@@ -184,16 +205,16 @@ def from_onnx(
     options = _shared(readings)
     source, batch_first = _source(graph, nodes[0], options["layout"])
     layer = _build(readings, options, batch_first, dtype)
+    states = constant_states(readings, layer.dtype)
     inputs = {"x": source}
     for name, values in zip(("h0", "c0"), zip(*(r.states for r in readings), strict=True), strict=False):
-        if origins := dict.fromkeys(v for v in values if isinstance(v, str)):
-            inputs[name] = ", ".join(origins)
+        if origins := [v for v in values if isinstance(v, Origin)]:
+            inputs[name] = ", ".join(input_tensors(origins))
     lengths = readings[0].lengths
     if isinstance(lengths, str):
         inputs["lengths"], lengths = lengths, None
     return OnnxLayer(
-        layer, tuple(r.label for r in readings), inputs, _constant_states(readings, layer.dtype), lengths,
-        options["direction"] == "reverse",
+        layer, tuple(r.label for r in readings), inputs, states, lengths, options["direction"] == "reverse"
     )  # fmt: skip
 
 
@@ -228,7 +249,11 @@ def _select(graph: Graph, wanted: str | int | Sequence[str | int] | None) -> lis
     if wanted is None:
         return there
     found = []
-    for key in [wanted] if isinstance(wanted, str | int) else wanted:
+    for key in list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes) else [wanted]:
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise DTypeError(
+                f"node must be a name, a number from 0, or a sequence of these; got {key!r} ({type(key).__name__})"
+            )
         hits = [n for i, n in enumerate(there) if key in ((i,) if isinstance(key, int) else (n.name, n.output[0]))]
         if len(hits) != 1:
             raise ArgumentError(f"node must be one of {_listed(there)}, or its number from 0; got {key!r}")
@@ -258,7 +283,7 @@ def _shared(readings: list[Reading]) -> dict[str, Any]:
     return first.options
 
 
-def _same(a: State, b: State) -> bool:
+def _same(a: Array | str | None, b: Array | str | None) -> bool:
     """Whether two tensors are the same constant, or come from the same tensor."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b)
@@ -298,20 +323,3 @@ def _build(readings: list[Reading], options: dict[str, Any], batch_first: bool, 
     absent = {name: np.zeros_like(view) for name, view in layer.params.items() if name.startswith("bias")}
     layer.load_state_dict({**absent, **weights})
     return layer
-
-
-def _constant_states(readings: list[Reading], dtype: np.dtype[Any]) -> Any:
-    """The initial states that the graph fixes: (num_layers * directions, B, H), a tuple for several; None for zero."""
-    given = [s for reading in readings for s in reading.states if isinstance(s, np.ndarray)]
-    if not given:
-        return None
-    if any(isinstance(s, str) for reading in readings for s in reading.states):
-        raise ArgumentError(
-            f"the initial states of {', '.join(repr(r.label) for r in readings)} are partly constant and partly "
-            "computed when the model runs; make all of them inputs of the model, or all constant"
-        )
-    B = max(s.shape[1] for s in given)
-    n, H = given[0].shape[0], given[0].shape[2]
-    rows = [[np.zeros((n, B, H)) if s is None else np.broadcast_to(s, (n, B, H)) for s in r.states] for r in readings]
-    parts = tuple(np.concatenate(part).astype(dtype) for part in zip(*rows, strict=True))
-    return parts if len(parts) > 1 else parts[0]

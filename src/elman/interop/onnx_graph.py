@@ -7,6 +7,7 @@ those inside If, Loop or a model's own functions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,30 @@ MOVES = {
 }  # fmt: skip
 """Operators whose output holds numbers of their inputs and no others, in some order or type."""
 SOURCES = {"Constant", "ConstantOfShape"}
+SELECTIONS = {"Gather", "Slice", "Split"}
+"""Operators that take parts of their first input along one axis."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the parts of a tensor along one axis come from when the model runs.
+
+    Attributes
+    ----------
+    tensor : str
+        The tensor.
+    source : str
+        The first tensor, on the way back from it, that holds all its numbers: possibly itself.
+    size : int
+        Parts of the source.
+    parts : tuple of int
+        For each part of the tensor, its number in the source.
+    """
+
+    tensor: str
+    source: str
+    size: int
+    parts: tuple[int, ...]
 
 
 class Graph:
@@ -67,8 +92,7 @@ class Graph:
 
         Exporters that do not fold constants leave weights as Unsqueeze, Slice and Concat of initializers.
         """
-        from onnx import helper, numpy_helper
-        from onnx.reference import ReferenceEvaluator
+        from onnx import numpy_helper
 
         if name in self.initializers:
             return numpy_helper.to_array(self.initializers[name])
@@ -78,12 +102,23 @@ class Graph:
         values = {i: self.constant(i) for i in node.input if i}
         if any(value is None for value in values.values()):
             return None
+        return self._evaluate(node, name, values)
+
+    def _evaluate(self, node: NodeProto, name: str, values: dict[str, Array | None]) -> Array:
+        """The output ``name`` of a node, given all its inputs."""
+        from onnx import helper
+        from onnx.reference import ReferenceEvaluator
+
         inputs = [helper.make_tensor_value_info(i, 0, None) for i in values]
         outputs = [helper.make_tensor_value_info(name, 0, None)]
         alone = helper.make_model(
-            helper.make_graph([node], "constant", inputs, outputs), opset_imports=self.model.opset_import
+            helper.make_graph([node], "alone", inputs, outputs), opset_imports=self.model.opset_import
         )
-        (value,) = ReferenceEvaluator(alone).run([name], values)
+        try:
+            (value,) = ReferenceEvaluator(alone).run([name], values)
+        # whatever NumPy says of an argument that does not fit
+        except Exception as error:
+            raise ArgumentError(f"{node.op_type} {label(node)!r} cannot be evaluated: {error}") from error
         return np.asarray(value)
 
     def zero(self, name: str) -> bool:
@@ -96,11 +131,74 @@ class Graph:
         value = self.constant(name)
         return value is not None and not value.any()
 
-    def origin(self, name: str) -> str:
-        """The tensor whose numbers these are: the name before everything that only moves them."""
-        while (node := self.producers.get(name)) is not None and node.op_type in MOVES - {"Concat"}:
+    def integers(self, name: str) -> str:
+        """The tensor whose integers these are: the name before Identity, and Cast between int64 and int32."""
+        from onnx import TensorProto
+
+        wide = (TensorProto.INT32, TensorProto.INT64)
+        while (node := self.producers.get(name)) is not None:
+            kept = node.op_type == "Cast" and attributes(node)["to"] in wide and self._type(node.input[0]) in wide
+            if node.op_type != "Identity" and not kept:
+                break
             name = node.input[0]
         return name
+
+    def origin(self, name: str, axis: int, size: int) -> Origin:
+        """Where the ``size`` parts of a tensor of three axes along one of them come from.
+
+        Followed are Identity, and Split, Slice and Gather along the axis with constant arguments, as long as it is
+        known how many parts there are.
+        """
+        source, of, parts = self._parts(name, axis, size) or (name, size, np.arange(size))
+        return Origin(name, source, of, tuple(parts.tolist()))
+
+    def _parts(self, name: str, axis: int, size: int | None) -> tuple[str, int, Array] | None:
+        """Source, its number of parts, and which of them the tensor has; None if nobody says how many it has."""
+        node, size = self.producers.get(name), self._size(name, axis) or size
+        found = None
+        if node is not None and node.op_type == "Identity":
+            found = self._parts(node.input[0], axis, size)
+        elif node is not None and node.op_type in SELECTIONS:
+            found = self._selected(node, name, axis)
+        return found if found is not None or size is None else (name, size, np.arange(size))
+
+    def _selected(self, node: NodeProto, name: str, axis: int) -> tuple[str, int, Array] | None:
+        """What ``_parts`` says of the output ``name`` of a Split, Slice or Gather; None if it cannot be followed."""
+        options, given = attributes(node), [*node.input, "", "", ""]
+        values = {i: value for i in node.input[1:] if i and (value := self.constant(i)) is not None}
+        if any(i and i not in values for i in node.input[1:]):
+            return None
+        axes, whole = [options.get("axis", 0)], None
+        if node.op_type == "Slice":
+            starts = options.get("starts", values.get(given[1], ()))
+            axes = list(options.get("axes", values.get(given[3], range(len(starts)))))
+        elif node.op_type == "Split":
+            whole = int(np.sum(options.get("split", values.get(given[1], 0)))) or None
+        found = self._parts(node.input[0], axis, whole)
+        if found is None or {int(a) % 3 for a in axes} != {axis}:
+            return None
+        source, size, parts = found
+        shape = [1, 1, 1]
+        shape[axis] = len(parts)
+        taken = self._evaluate(node, name, {node.input[0]: parts.reshape(shape), **values})
+        # a Gather by one number loses the axis
+        return (source, size, taken.ravel()) if taken.ndim == 3 else None
+
+    def _declared(self, name: str) -> Any:
+        """Type and shape that the model declares for a tensor, or None."""
+        graph = self.model.graph
+        return next((v.type.tensor_type for v in (*graph.input, *graph.value_info) if v.name == name), None)
+
+    def _type(self, name: str) -> int | None:
+        """The declared type of a tensor's numbers."""
+        declared = self._declared(name)
+        return None if declared is None else int(declared.elem_type)
+
+    def _size(self, name: str, axis: int) -> int | None:
+        """The declared length of one of three axes."""
+        declared = self._declared(name)
+        known = declared is not None and len(declared.shape.dim) == 3 and declared.shape.dim[axis].dim_value > 0
+        return int(declared.shape.dim[axis].dim_value) if known else None
 
     def between(self, first: NodeProto, second: NodeProto) -> str | None:
         """Why ``second`` does not continue ``first`` as the next layer of a stack does, or None if it does.

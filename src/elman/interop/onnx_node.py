@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layers import GRU, LSTM
-from .onnx_graph import Graph, attributes, label
+from .onnx_graph import Graph, Origin, attributes, label
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
 Array = NDArray[Any]
-State = Array | str | None
-"""A constant; the name of the tensor that it comes from when the model runs; or nothing, which is zero."""
+State = Array | Origin | None
+"""A constant; where it comes from when the model runs; or nothing, which is zero."""
 
 GATES = {"RNN": ("h",), "LSTM": ("i", "o", "f", "g"), "GRU": ("z", "r", "n")}
 """Order of the gates in ONNX, under elman's names: ONNX calls g of the LSTM c, and n of the GRU h."""
@@ -50,14 +50,14 @@ class Reading:
     states : tuple
         Initial h (directions, B, H), for an LSTM also c.
     lengths : Array, str or None
-        Lengths (B,) of the sequences.
+        Lengths (B,) of the sequences: a constant, or the name of the tensor that they come from when the model runs.
     """
 
     label: str
     options: dict[str, Any]
     weights: list[dict[str, Array]]
     states: tuple[State, ...]
-    lengths: State
+    lengths: Array | str | None
 
 
 def rows(kind: str, H: int, *, to_onnx: bool) -> NDArray[np.intp]:
@@ -118,8 +118,47 @@ def read(graph: Graph, node: NodeProto) -> Reading:
         options["reset_after"] = bool(given.get("linear_before_reset", 0))
     initial = (("initial_h", names[5]), ("initial_c", names[6]))[: 2 if kind == "LSTM" else 1]
     states = tuple(_state(graph, name, what, tensor, (n, H), options["layout"]) for what, tensor in initial)
-    lengths = _constant_or_origin(graph, names[4]) if names[4] else None
-    return Reading(label(node), options, weights, states, lengths)
+    return Reading(label(node), options, weights, states, _lengths(graph, names[4]))
+
+
+def input_tensors(origins: list[Origin]) -> list[str]:
+    """Names of the tensors that, joined along the axis of directions, are the initial states of a stack."""
+    sizes = {origin.source: origin.size for origin in origins}
+    parts = [(origin.source, part) for origin in origins for part in origin.parts]
+    if parts == [(source, part) for source, size in sizes.items() for part in range(size)]:
+        return list(sizes)
+    # what is given for the whole of the tensor would fit, and be taken for other layers or directions
+    if len(sizes) == 1 and len(parts) == sizes[origins[0].source]:
+        raise ArgumentError(
+            f"the initial states must be the parts of {origins[0].source!r} in the order of layers and directions, got "
+            f"{[part for _, part in parts]}; {'load the nodes one by one, by node=, or ' if len(origins) > 1 else ''}"
+            "reorder the tensor before the model reads it"
+        )
+    return [origin.tensor for origin in origins]
+
+
+def constant_states(readings: list[Reading], dtype: np.dtype[Any]) -> Any:
+    """The initial states that the graph fixes: (num_layers * directions, B, H), a tuple for several; None for zero."""
+    states = [s for reading in readings for s in reading.states]
+    given = [s for s in states if isinstance(s, np.ndarray)]
+    computed = sum(isinstance(s, Origin) for s in states)
+    if 0 < computed < len(states):
+        raise ArgumentError(
+            f"the initial states of {', '.join(repr(r.label) for r in readings)} are partly "
+            f"{'constant' if given else 'zero'} and partly computed when the model runs; make all of them inputs of "
+            f"the model, or all constant{'; or load the nodes one by one, by node=' if len(readings) > 1 else ''}"
+        )
+    if not given:
+        return None
+    B = max(s.shape[1] for s in given)
+    n, H = given[0].shape[0], given[0].shape[2]
+    # nothing is computed here, so that what is not an array is zero
+    full = [
+        [np.broadcast_to(s, (n, B, H)) if isinstance(s, np.ndarray) else np.zeros((n, B, H)) for s in r.states]
+        for r in readings
+    ]
+    parts = tuple(np.concatenate(part).astype(dtype) for part in zip(*full, strict=True))
+    return parts if len(parts) > 1 else parts[0]
 
 
 def _refuse_attributes(name: str, kind: str, given: dict[str, Any]) -> None:
@@ -132,8 +171,9 @@ def _refuse_attributes(name: str, kind: str, given: dict[str, Any]) -> None:
         refuse(", ".join(unknown), "the attribute is not one of the operator's")
     if given.get("direction", "forward") not in ("forward", "reverse", "bidirectional"):
         refuse(f"direction={given['direction']!r}", "it must be forward, reverse or bidirectional")
-    if given.get("clip", 0.0) > 0:
-        refuse(f"clip={given['clip']:g}", "elman does not clip inside a cell; export the model without cell clipping")
+    # 0 and below do not say "none": onnxruntime refuses them for LSTM and GRU, and clips an RNN's whole state to 0 at 0
+    if "clip" in given:
+        refuse(f"clip={given['clip']:g}", "elman does not clip inside a cell; export the model without this attribute")
     if given.get("input_forget"):
         refuse("input_forget=1", "elman's forget gate has weights of its own and is not 1 - i")
     wanted, activations = DEFAULTS.get(kind), [a.lower() for a in given.get("activations", ())]
@@ -175,10 +215,12 @@ def _weight(graph: Graph, name: str, what: str, tensor: str) -> Array:
     return value if value.dtype == np.float64 else value.astype(np.float32)
 
 
-def _constant_or_origin(graph: Graph, tensor: str) -> State:
-    """The value of a tensor, or where it comes from."""
+def _lengths(graph: Graph, tensor: str) -> Array | str | None:
+    """Lengths of the sequences, or the name of the tensor that they come from."""
+    if not tensor:
+        return None
     value = graph.constant(tensor)
-    return graph.origin(tensor) if value is None else value
+    return graph.integers(tensor) if value is None else value
 
 
 def _state(graph: Graph, name: str, what: str, tensor: str, sizes: tuple[int, int], layout: int) -> State:
@@ -190,9 +232,17 @@ def _state(graph: Graph, name: str, what: str, tensor: str, sizes: tuple[int, in
         node = graph.producers.get(tensor)
         row = graph.constant(node.input[0]) if node is not None and node.op_type == "Expand" else None
         if row is None or row.shape != ((1, n, H) if layout else (n, 1, H)):
-            return graph.origin(tensor)
+            return _origin(graph, f"{name}: {what}", tensor, n, layout)
         value = row
     if value.ndim != 3 or value.shape[2] != H or value.shape[1 if layout else 0] != n:
         axes = f"(B, {n}, {H})" if layout else f"({n}, B, {H})"
         raise ShapeError(f"{name}: {what}={tensor!r} must have shape {axes}, got {value.shape}")
     return value.swapaxes(0, 1) if layout else value
+
+
+def _origin(graph: Graph, name: str, tensor: str, n: int, layout: int) -> Origin:
+    """Where initial states come from, of one direction a part."""
+    origin = graph.origin(tensor, 1 if layout else 0, n)
+    if len(origin.parts) != n:
+        raise ShapeError(f"{name}={tensor!r} must have {n} along its axis of directions, got {len(origin.parts)}")
+    return origin

@@ -141,13 +141,16 @@ def _import(purpose: str) -> Any:
 def _kinds(model: Parameterised) -> dict[str, str]:
     """What names and shapes of weights do not tell, by the prefix of the part."""
     if isinstance(model, Network):
-        return {"layer.": _kind(model.layer), "readout.": _kind(model.readout)}
+        return {"": f"Network(at={model.at!r})", "layer.": _kind(model.layer), "readout.": _kind(model.readout)}
+    if not isinstance(model, Parameterised):
+        raise DTypeError(f"model must be a layer, a readout or a network of elman, got {type(model).__name__}")
     return {"": _kind(model)}
 
 
 def _kind(model: Parameterised) -> str:
     """Class and the options that decide what the weights mean."""
-    options = [f"{name}={getattr(model, name)!r}" for name in ("nonlinearity", "reset_after") if hasattr(model, name)]
+    names = ["nonlinearity", "reset_after"] + ["zoneout"] * any(getattr(model, "zoneout", ()))
+    options = [f"{name}={getattr(model, name)!r}" for name in names if hasattr(model, name)]
     return f"{type(model).__name__}({', '.join(options)})"
 
 

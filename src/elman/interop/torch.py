@@ -6,7 +6,6 @@ objects are made or its files read: arrays under PyTorch's names convert without
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -35,9 +34,6 @@ MODULES = {
 
 UNTOLD = ("nonlinearity", "batch_first", "dropout", "recurrent_dropout", "zoneout")
 """Options of elman's layers that the weights do not tell."""
-
-SAFE_TORCH = (2, 10)
-"""``weights_only`` can be made to run code in torch up to 2.5.1 (CVE-2025-32434) and up to 2.9.1 (CVE-2026-24747)."""
 
 
 def from_torch(
@@ -97,7 +93,7 @@ def from_torch(
             f"from_torch takes a torch.nn.Module or a state dict, a mapping of names to arrays; got "
             f"{type(source).__name__}"
         )
-    names = _present(source, prefix)
+    names = present(source, prefix)
     weights = {name.removeprefix(prefix): _array(source[name], name) for name in names}
     layer = _make(weights, names, dtype, options)
     layer.load_state_dict(weights)
@@ -129,8 +125,10 @@ def to_torch(model: Recurrent | Dense | Network) -> Any:
     DTypeError
         For other models.
     """
-    torch = _import_torch("to_torch")
+    torch = import_torch("to_torch")
     if isinstance(model, Network):
+        if model.at != "steps":
+            raise ArgumentError(f"a ModuleDict does not say at={model.at!r}: give layer and readout one by one")
         return torch.nn.ModuleDict({"layer": to_torch(model.layer), "readout": to_torch(model.readout)})
     options: dict[str, Any] = {"device": "meta", "dtype": getattr(torch, model.dtype.name)}
     if isinstance(model, Readout):
@@ -151,60 +149,7 @@ def to_torch(model: Recurrent | Dense | Network) -> Any:
     return module.eval()
 
 
-def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None = None) -> dict[str, Array]:
-    """Read weights from a file of ``torch.save`` without running what it may hold.
-
-    Parameters
-    ----------
-    path : path-like
-        A state dict, or a dictionary that holds one under ``key``.
-    prefix : str, default ""
-        Only weights whose names start so; it is taken off.
-    key : str, optional
-        Where in a training checkpoint the weights are, such as ``"state_dict"``.
-
-    Returns
-    -------
-    dict of str to ndarray
-        float64 and float32 as they are, 16-bit numbers as float32 (exact), integers and booleans as they are.
-
-    Raises
-    ------
-    MissingExtraError
-        Without torch.
-    StateDictError
-        If the file holds other things than tensors and plain values, is damaged, or has no weights at this place.
-    ArgumentError
-        For a version of torch before 2.10, whose ``weights_only`` can be made to run code.
-    OSError
-        If the file cannot be read.
-    """
-    torch = _import_torch("load_pt")
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < SAFE_TORCH:
-        raise ArgumentError(
-            f"load_pt must have torch 2.10 or later, got {torch.__version__}: a file can run code in earlier ones "
-            '(CVE-2025-32434, CVE-2026-24747). pip install "torch>=2.10", or save the weights as safetensors'
-        )
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # what a damaged file raises depends on where it is damaged
-        raise StateDictError(
-            f"{os.fspath(path)} must hold tensors and plain values only, as torch.save(model.state_dict(), path) "
-            "writes; it holds other objects, whose loading could run code, or is damaged. Nothing of it was run"
-        ) from error
-    weights = content if key is None else _entry(content, key, path)
-    if not isinstance(weights, Mapping) or not all(isinstance(v, torch.Tensor) for v in weights.values()):
-        raise StateDictError(
-            f"{os.fspath(path)} must hold weights by name{'' if key is None else f' under {key!r}'}, got "
-            f'{_describe(weights)}; where one of its entries holds them, give its name, such as key="state_dict"'
-        )
-    names = _present(weights, prefix)
-    return {name.removeprefix(prefix): _values(weights[name], name) for name in names}
-
-
-def _import_torch(purpose: str) -> Any:
+def import_torch(purpose: str) -> Any:
     """The package, or the error that names the extra."""
     try:
         import torch
@@ -230,7 +175,7 @@ def _part(torch: Any, module: Any, prefix: str) -> Any:
     )
 
 
-def _present(source: Mapping[str, Any], prefix: str) -> list[str]:
+def present(source: Mapping[str, Any], prefix: str) -> list[str]:
     """Names that start with ``prefix``, at least one."""
     names = [name for name in source if isinstance(name, str) and name.startswith(prefix)]
     if not names:
@@ -239,7 +184,7 @@ def _present(source: Mapping[str, Any], prefix: str) -> list[str]:
     return names
 
 
-def _values(value: Any, name: str) -> Array:
+def values(value: Any, name: str) -> Array:
     """An array of a tensor's numbers; narrow floating-point numbers as float32, which holds them exactly."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
@@ -253,8 +198,8 @@ def _values(value: Any, name: str) -> Array:
 
 
 def _array(value: Any, name: str) -> Array:
-    """:func:`_values` of a weight, which must be a floating-point number."""
-    array = _values(value, name)
+    """:func:`values` of a weight, which must be a floating-point number."""
+    array = values(value, name)
     if array.dtype.kind != "f":
         raise DTypeError(f"{name} must hold real floating-point numbers, got dtype {array.dtype}; convert it")
     return array
@@ -265,7 +210,8 @@ def _make(weights: dict[str, Array], names: list[str], dtype: DTypeLike | None, 
     kind: DTypeLike = np.result_type(np.float32, *weights.values()) if dtype is None else dtype
     if "weight" in weights and set(weights) <= {"weight", "bias"}:
         Q, K = _matrix(weights, "weight")
-        return Readout(K, Q, bias="bias" in weights, dtype=kind, weight_init="zeros", **options)
+        _refuse_options(options, "a linear map")
+        return Readout(K, Q, bias="bias" in weights, dtype=kind, weight_init="zeros")
     parts = _recurrent(weights, names)
     projected = "weight_hr_l0" in weights
     (rows, D), (_, P) = _matrix(weights, "weight_ih_l0"), _matrix(weights, "weight_hh_l0")
@@ -278,6 +224,8 @@ def _make(weights: dict[str, Array], names: list[str], dtype: DTypeLike | None, 
         )
     if cell is RNN and "nonlinearity" not in options:
         raise ArgumentError('nonlinearity must be given, since weights do not tell it: "tanh" is PyTorch\'s default')
+    if cell is not RNN:
+        _refuse_options({k: v for k, v in options.items() if k == "nonlinearity"}, f"one {cell.__name__}")
     if projected:
         options = options | {"proj_size": P}
     return cell(
@@ -285,6 +233,12 @@ def _make(weights: dict[str, Array], names: list[str], dtype: DTypeLike | None, 
         bidirectional=any(part[2] for part in parts), dtype=kind, weight_ih_init="zeros", weight_hh_init="zeros",
         **options,
     )  # fmt: skip
+
+
+def _refuse_options(options: dict[str, Any], kind: str) -> None:
+    """Refuse options that this kind of layer does not have."""
+    if options:
+        raise ArgumentError(f"{', '.join(options)} must not be given: by their shapes these are the weights of {kind}")
 
 
 def _recurrent(weights: dict[str, Array], names: list[str]) -> list[re.Match[str]]:
@@ -330,17 +284,3 @@ def _refuse_foreign(layer: Any) -> None:
         )
     if layer.input_size == 0:
         raise ArgumentError("PyTorch has no layer with input_size = 0")
-
-
-def _entry(content: Any, key: str, path: str | os.PathLike[str]) -> Any:
-    """The entry ``key`` of a checkpoint."""
-    if not isinstance(content, Mapping) or key not in content:
-        raise StateDictError(f"{os.fspath(path)} has no entry {key!r}; it holds {_describe(content)}")
-    return content[key]
-
-
-def _describe(content: Any) -> str:
-    """What a file holds, in a few words."""
-    if not isinstance(content, Mapping):
-        return type(content).__name__
-    return "the entries " + (", ".join(f"{k!r} ({type(v).__name__})" for k, v in content.items()) or "(none)")

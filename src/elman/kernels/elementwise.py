@@ -30,7 +30,7 @@ def elementwise(
         Takes the operations object and one value an array; returns a tuple, first what is reduced. An array that it
         does not use is not read.
     arrays : int
-        Number of arrays it reads.
+        Number of arrays it is given, those that it only writes among them.
     stores : tuple of int or None
         Which arrays receive the results, in the order of the tuple; None for a result that is only reduced.
     reduce : {"finite", "squares"}

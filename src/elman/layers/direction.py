@@ -120,9 +120,12 @@ class Direction(Views):
         # the kernel wrote the slot after the one of step t
         slot = (self.stretch * t + 1) % record.slots * schedule.B
         view = self.state_view(record.states[(slot + b0) * self.s_rs :], n)
-        b, i = next(
+        found = [
             (int(b), i) for i, size in enumerate(self.state_sizes) for b in np.flatnonzero(_broken(view[:, i, :size]))
-        )
+        ]
+        if not found:
+            raise AssertionError(f"{self.label}: cell.forward returned step {t}, at which every state is finite")
+        b, i = found[0]
         step, sample = schedule.caller_place(t, b0 + b)
         broken = [name for name, p in params.items() if not np.isfinite(p).all()]
         cause = (

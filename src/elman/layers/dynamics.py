@@ -61,7 +61,7 @@ class Dynamics(Parameterised):
                 "no one state which a step carries to the next. Take each direction as a layer of its own"
             )
         trace = self.trace(x, h0, training=False)
-        if trace.batch.lengths is not None:
+        if trace.batch.lengths is not None and (trace.batch.lengths != trace.batch.T).any():
             raise ArgumentError("x must be sequences of one length to be linearized, got a list of several lengths")
         return LayerLinearization(self.stack.directions, self.params, trace.records)
 

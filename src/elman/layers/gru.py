@@ -8,6 +8,7 @@ from numpy.typing import DTypeLike
 
 from ..cells import GRU as CELL
 from ..cells import GRU_RESET_BEFORE
+from ..validation import flag
 from .initializers import Initializer
 from .recurrent import Recurrent
 
@@ -92,8 +93,8 @@ class GRU(Recurrent):
         bias_init: str | Initializer = "zeros",
         rng: Any = None,
     ) -> None:
-        self.reset_after = bool(reset_after)
-        cell = CELL if reset_after else GRU_RESET_BEFORE
+        self.reset_after = flag(reset_after, "reset_after")
+        cell = CELL if self.reset_after else GRU_RESET_BEFORE
         super().__init__(
             cell,
             cell.variants[0],

@@ -39,7 +39,7 @@ class Layout:
         self.dtype, self.suffix = dtype, suffix
         self.code = cell.variants.index(variant)
         self.label = cell.name + suffix
-        self.key = (cell.name, variant, D, H, R, dtype.char, suffix)
+        self.key: tuple[Any, ...] = (cell.name, variant, D, H, R, dtype.char, suffix)
         self.weight_ih, self.weight_hh, self.weight_hr = (f"weight_{kind}{suffix}" for kind in ("ih", "hh", "hr"))
         self.bias_ih, self.bias_hh = "bias_ih" + suffix, "bias_hh" + suffix
         self.initial = tuple(f"{state}0{suffix}" for state in cell.states)

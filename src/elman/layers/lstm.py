@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from ..cells import LSTM as CELL
 from ..cells import LSTM_PROJECTED
 from ..errors import ArgumentError
-from ..validation import size
+from ..validation import number, size
 from .initializers import Initializer
 from .recurrent import Recurrent
 
@@ -100,10 +99,11 @@ class LSTM(Recurrent):
         rng: Any = None,
     ) -> None:
         self.proj_size = size(proj_size, "proj_size", least=0)
-        if proj_size and proj_size >= hidden_size:
+        if self.proj_size and self.proj_size >= size(hidden_size, "hidden_size"):
             raise ArgumentError(f"proj_size must be less than hidden_size = {hidden_size}, got {proj_size}")
-        if not np.isfinite(forget_bias):
-            raise ArgumentError(f"forget_bias must be a finite number, got {forget_bias!r}")
+        forget_bias = number(forget_bias, "forget_bias")
+        if forget_bias not in (0.0, 1.0) and not bias:
+            raise ArgumentError(f"forget_bias must be left out where there is no bias to add it to, got {forget_bias}")
         cell = LSTM_PROJECTED if proj_size else CELL
         super().__init__(
             cell,

@@ -44,6 +44,7 @@ class NetworkTrace:
     layer: Trace
     rows: tuple[Rows, ...]
     readout_layout: tuple[Any, ...]
+    at: str
 
 
 class Network(Parameterised):
@@ -185,11 +186,13 @@ class Network(Parameterised):
         rows = self.readout.rows_forward(self._hidden(trace), buffers)
         if self.at == "end":
             output = rows[-1].view(Q)
-            return NetworkTrace(output[0] if batch.single else output, trace.hn, trace, rows, self.readout.layout)
+            return NetworkTrace(
+                output[0] if batch.single else output, trace.hn, trace, rows, self.readout.layout, self.at
+            )
         output = rows[-1].view(Q).reshape(batch.T, batch.B, Q)
         if batch.lengths is not None:
             output[~batch.valid] = 0
-        return NetworkTrace(batch.outward(output), trace.hn, trace, rows, self.readout.layout)
+        return NetworkTrace(batch.outward(output), trace.hn, trace, rows, self.readout.layout, self.at)
 
     def _hidden(self, trace: Trace) -> Rows:
         """What the readout reads."""
@@ -229,6 +232,10 @@ class Network(Parameterised):
         """
         self._check_parts()
         layer = self.layer
+        if not isinstance(trace, NetworkTrace):
+            raise DTypeError(f"trace must be what this network's trace() returned, got {type(trace).__name__}")
+        if trace.at != self.at:
+            raise ArgumentError(f"trace must be of a network that reads at={self.at!r}, got one of at={trace.at!r}")
         layer.check_trace(trace.layer)
         self.readout.check_trace(trace.readout_layout)
         d = self._inward(trace, d_output)
@@ -302,10 +309,11 @@ class Network(Parameterised):
         batch, directions = layer.batch(x), layer.stack.directions
         if layer.bidirectional:
             raise ArgumentError("a bidirectional layer has no last state that a loss at the last step starts from")
-        if batch.lengths is not None or batch.T == 0:
+        uneven = batch.lengths is not None and (batch.lengths != batch.T).any()
+        if uneven or batch.T == 0:
             raise ArgumentError(
                 "sequences must have one length, of at least one step, to have a loss at the last one, got "
-                + (f"lengths {batch.lengths.tolist()}" if batch.lengths is not None else "T = 0")
+                + (f"lengths {batch.lengths}" if uneven else "T = 0")
             )
         record = (lin or layer.linearize(x, h0))._records[-1]
         B, R = batch.B, layer.output_size

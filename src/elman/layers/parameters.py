@@ -63,9 +63,9 @@ class Parameters(Mapping[str, Array]):
         missing = [n for n in self.shapes if n not in mapping]
         unknown = [n for n in mapping if n not in self.shapes]
         if missing or unknown:
-            parts = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(unknown)}"] * bool(
-                unknown
-            )
+            parts = [f"missing {', '.join(missing)}"] * bool(missing) + [
+                f"unknown {', '.join(map(str, unknown))}"
+            ] * bool(unknown)
             raise StateDictError(
                 f"the weights must have exactly the names {', '.join(self.shapes)}; {'; '.join(parts)}. "
                 "Was the layer made with the same num_layers, bidirectional and bias?"

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..cells import Cell
-from ..errors import ArgumentError
-from ..validation import real_dtype, size
+from ..errors import ArgumentError, DTypeError
+from ..validation import flag, real_dtype, size
 from .affine import Rows
 from .batch import Batch
 from .buffers import Buffers, Fresh, scratch
@@ -50,6 +50,10 @@ class Recurrent(Dynamics):
         Sizes D and H, and the number of layers.
     bidirectional, bias, batch_first, learn_initial_state : bool
         As given.
+    dropout, recurrent_dropout : float
+        As given.
+    zoneout : tuple of float
+        One number a state.
     params, theta, dtype
         See :class:`elman.layers.parameters.Parameterised`.
     """
@@ -64,9 +68,16 @@ class Recurrent(Dynamics):
         self.input_size = size(input_size, "input_size", least=0)
         self.hidden_size = size(hidden_size, "hidden_size")
         self.num_layers = size(num_layers, "num_layers")
-        self.bias, self.batch_first, self.bidirectional = bool(bias), bool(batch_first), bool(bidirectional)
-        self.learn_initial_state = bool(learn_initial_state)
-        self.regularizer = Regularizer.checked(dropout, recurrent_dropout, zoneout, cell.states)
+        self.bias, self.batch_first = flag(bias, "bias"), flag(batch_first, "batch_first")
+        self.bidirectional = flag(bidirectional, "bidirectional")
+        self.learn_initial_state = flag(learn_initial_state, "learn_initial_state")
+        if bool(proj_size) != cell.projects:
+            raise ArgumentError(
+                f"proj_size must be {'above 0' if cell.projects else 0} for {cell.name}, got {proj_size}"
+            )
+        self.regularizer = regularizer = Regularizer.checked(dropout, recurrent_dropout, zoneout, cell.states)
+        self.dropout, self.recurrent_dropout = regularizer.dropout, regularizer.recurrent_dropout
+        self.zoneout = regularizer.zoneout
         if dropout and self.num_layers == 1:
             raise ArgumentError(
                 "dropout acts between layers: num_layers must be at least 2, got 1 (recurrent_dropout and zoneout act "
@@ -100,23 +111,8 @@ class Recurrent(Dynamics):
         """Numbers in each step's output, of all directions together."""
         return self.stack.width
 
-    @property
-    def dropout(self) -> float:
-        """Share of the numbers between layers that training sets to 0."""
-        return self.regularizer.dropout
-
-    @property
-    def recurrent_dropout(self) -> float:
-        """Share of the units whose recurrent connections training cuts."""
-        return self.regularizer.recurrent_dropout
-
-    @property
-    def zoneout(self) -> tuple[float, ...]:
-        """For each state, the share that is kept from the step before."""
-        return self.regularizer.zoneout
-
     def __repr__(self) -> str:
-        """The call that makes such a layer: options at their defaults are left out."""
+        """The call that makes such a layer, but for its initial weights; options at their defaults are left out."""
         shown = [str(self.input_size), str(self.hidden_size)]
         for name, parameter in list(signature(type(self)).parameters.items())[2:]:
             value, default = getattr(self, name, parameter.default), parameter.default
@@ -334,14 +330,16 @@ class Recurrent(Dynamics):
 
         Raises
         ------
-        ArgumentError
-            Naming both.
+        ArgumentError, DTypeError
+            Naming both; or if it is no trace of a layer.
         """
+        if not isinstance(trace, Trace):
+            raise DTypeError(f"trace must be what this layer's trace() returned, got {type(trace).__name__}")
         if trace.key != self.stack.key:
             made, wanted = (
-                f"{name} ({variant}, {len(key)} directions in all) with input_size {D}, hidden_size {H}, "
-                f"{np.dtype(char).name}"
+                f"{name} ({variant}, {len(key)} directions in all{', zoneout ' + str(zoneout[0]) if zoneout else ''}) "
+                f"with input_size {D}, hidden_size {H}, {np.dtype(char).name}"
                 for key in (trace.key, self.stack.key)
-                for name, variant, D, H, _, char, _ in key[:1]
+                for name, variant, D, H, _, char, _, *zoneout in key[:1]
             )
             raise ArgumentError(f"trace must be of this layer, {wanted}; it was made by {made}")

@@ -41,6 +41,8 @@ class Schedule:
         Whether the row starts from the state that the caller hands over; the others restart.
     final : ndarray of int, shape (outer_B,)
         The row that ends with the final state of each sequence.
+    initial : ndarray of int, shape (outer_B,)
+        The row that begins each sequence, in the order in which it is read.
     stops_at : ndarray of int, shape (outer_B,)
         Valid steps of each sequence.
     outer : ndarray of int or None
@@ -61,6 +63,7 @@ class Schedule:
     sequence: Index
     carried: NDArray[np.bool_]
     final: Index
+    initial: Index
     stops_at: Index
     outer: Index | None
     inner: Index | None
@@ -116,7 +119,7 @@ class Schedule:
         return divmod(int(self.outer[at]), self.outer_B)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def dense(T: int, B: int, reverse: bool) -> Schedule:
     """B sequences of T steps each, read forwards or backwards.
 
@@ -128,7 +131,7 @@ def dense(T: int, B: int, reverse: bool) -> Schedule:
         inner = np.arange(T * B)
     own = np.arange(B)
     lengths, active = np.full(B, T), np.full(T, B, np.int64)
-    return Schedule(T, B, lengths, active, T, B, own, np.ones(B, bool), own, lengths, outer, inner, True)
+    return Schedule(T, B, lengths, active, T, B, own, np.ones(B, bool), own, own, lengths, outer, inner, True)
 
 
 def segmented(T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | None, reverse: bool) -> Schedule:
@@ -161,16 +164,22 @@ def segmented(T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | 
     if reset is not None and T and not reverse:
         carried &= ~reset[0, sequence] | (stops == starts)
     order = np.argsort(starts - stops, kind="stable")
-    final = np.empty(B, np.intp)
-    ends = first if reverse else last
-    final[sequence[order][ends[order]]] = np.flatnonzero(ends[order])
+    begins, ends = (last, first) if reverse else (first, last)
+    initial, final = (_rows_of(sequence[order], which[order]) for which in (begins, ends))
     pieces = starts[order], stops[order], sequence[order], carried[order]
-    return _rows(T, B, *pieces, final, stops_at, reverse)
+    return _rows(T, B, *pieces, initial, final, stops_at, reverse)
+
+
+def _rows_of(sequence: Index, chosen: NDArray[np.bool_]) -> Index:
+    """The chosen row of each sequence, of which there is one."""
+    rows_of = np.empty(int(chosen.sum()), np.intp)
+    rows_of[sequence[chosen]] = np.flatnonzero(chosen)
+    return rows_of
 
 
 def _rows(
-    T: int, B: int, starts: Index, stops: Index, sequence: Index, carried: NDArray[np.bool_], final: Index,
-    stops_at: Index, reverse: bool,
+    T: int, B: int, starts: Index, stops: Index, sequence: Index, carried: NDArray[np.bool_], initial: Index,
+    final: Index, stops_at: Index, reverse: bool,
 ) -> Schedule:  # fmt: skip
     """The schedule of pieces that are in order of their lengths."""
     lengths = stops - starts
@@ -181,4 +190,6 @@ def _rows(
     inner = step * len(lengths) + row
     active = valid.sum(axis=1, dtype=np.int64)
     outer = at * B + sequence[row]
-    return Schedule(longest, len(lengths), lengths, active, T, B, sequence, carried, final, stops_at, outer, inner)
+    return Schedule(
+        longest, len(lengths), lengths, active, T, B, sequence, carried, final, initial, stops_at, outer, inner
+    )

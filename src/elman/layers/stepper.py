@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import NonFiniteError, ShapeError
-from ..validation import real_array
+from ..validation import plain, real_array
 from .affine import Rows
 from .buffers import Fresh, aligned
 from .direction import Direction
@@ -64,12 +64,15 @@ class Stepper:
             If the new state is not finite, as it is after a NaN in x_t; the state stays as it was.
         """
         slot, d, B = self._slot, self._directions[0], self._B
-        x_t = np.asarray(x_t)
+        x_t = plain(x_t, "x_t")
         if x_t.dtype.kind != "f":
             x_t = real_array(x_t, "x_t", d.dtype)  # says what is wrong
         single = np.ndim(x_t) == 1 and B == 1
         if np.shape(x_t) != ((d.D,) if single else (B, d.D)):
             raise ShapeError(f"x_t must have shape (B, D) = {(B, d.D)}, got {np.shape(x_t)}")
+        if x_t.dtype.itemsize > d.dtype.itemsize:
+            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused below
+                x_t = x_t.astype(d.dtype)
         for level in self._levels:
             level.x[slot] = x_t
             x_t = level.advance(slot)

@@ -119,9 +119,7 @@ class Views(Layout):
         first = 0 if self.reverse else 1
         after = rows[1:].reshape(schedule.T * schedule.B, size)
         schedule.spread(after, out[first : first + T].reshape(T * B, size))
-        begun = schedule.carried
-        at = schedule.stops_at if self.reverse else np.zeros(B, np.intp)
-        out[at[schedule.sequence[begun]], schedule.sequence[begun]] = rows[0, begun]
+        out[schedule.stops_at if self.reverse else 0, np.arange(B)] = rows[0, schedule.initial]
         return _read_only(out)
 
     def state_slots(self, record: Record) -> Array:

@@ -40,6 +40,7 @@ class ZonedDirection(Direction):
     def __init__(self, *args: Any, zoneout: tuple[float, ...], reverse: bool = False) -> None:
         super().__init__(*args, reverse=reverse)
         self.zoneout = np.array(zoneout, self.dtype)[:, None]
+        self.key = (*self.key, zoneout)
 
     def _kept(self, record: Record, t: int, n: int) -> Array:
         """Z of step t for the first n rows: (n or 1, n_states, H or 1)."""
@@ -53,7 +54,7 @@ class ZonedDirection(Direction):
         out = np.zeros((schedule.T * schedule.B, self.n_states * self.H), self.dtype)
         if schedule.outer is None:
             return kept
-        out[schedule.inner] = kept.reshape(len(kept), -1)[schedule.outer]
+        out[schedule.inner] = kept.reshape(len(kept), out.shape[1])[schedule.outer]
         return out.reshape(-1, self.n_states, self.H)
 
     def _step(self, record: Record, t: int) -> tuple[Array, Array, Array]:

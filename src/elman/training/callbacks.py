@@ -40,6 +40,8 @@ class Update:
         What ``model.backward`` returned; its ``theta`` is the clipped gradient.
     x, y : ndarray
         The inputs of the window, and its targets; with lengths, the valid ones, one after the other.
+    options : dict
+        ``lengths`` and ``reset`` of the window, where the data have them: ``model.trace(x, state, **options)``.
     state : object
         State that the window started from; None is the model's own initial state.
     samples : ndarray of intp, shape (B,)
@@ -60,6 +62,7 @@ class Update:
     gradients: Gradients
     x: Array
     y: Array
+    options: dict[str, Array]
     state: Any
     samples: NDArray[np.intp]
     history: History

@@ -103,7 +103,7 @@ class Training:
                     history, step = self.history, len(self.history.gradient_norm) - 1
                     event = (epoch, step, value, norm, self.model, self.optimizer, gradients)
                     x = batch.x[piece.window.x]
-                    self._notify(Update(*event, x, piece.target, initial, chosen, history, ended))
+                    self._notify(Update(*event, x, piece.target, piece.options, initial, chosen, history, ended))
                 if self.interrupt.requested:
                     self.history.interrupted = True
                 if self.history.interrupted or self.history.stopped:

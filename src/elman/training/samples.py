@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layers.losses import Loss
-from ..validation import checked_lengths, finite, floating, is_list, real_array, sequence_list, truths
+from ..validation import checked_lengths, finite, floating, is_list, plain, real_array, sequence_list, truths
 from .model import Model
 
 Array = NDArray[Any]
@@ -124,12 +124,16 @@ class Samples:
             if option is not None and name not in takes:
                 raise ArgumentError(f"{name} must be left out: the trace of {type(model).__name__} takes none")
         if "lengths" in takes and is_list(x):
+            if reset is not None:
+                raise ArgumentError("reset must be left out for a list: give each recording as an item of its own")
             x, y, lengths = padded(x, y, lengths, model, prefix)
         x, y = _array(x, f"{prefix}x"), _array(y, f"{prefix}y")
         _check_shape(x, f"{prefix}x", time)
         single = time is not None and x.ndim == 2
         n = 1 if single else x.shape[model.batch_axis]
         self.lengths = None if lengths is None else checked_lengths(lengths, x.shape[0 if single else time or 0], n)
+        if self.lengths is not None and not self.lengths.any():
+            raise ArgumentError(f"{prefix}lengths must leave a step to learn from, and all are 0")
         valid = None if self.lengths is None else _valid(x, self.lengths, time, single)
         x = floating(x, f"{prefix}x", dtype)
         x = x if valid is None else np.where(valid[..., None], x, dtype.type(0))
@@ -251,9 +255,18 @@ def padded(x: Any, y: Any, lengths: Any, model: Model, prefix: str) -> tuple[Arr
     array, lengths = sequence_list(x, np.shape(x[0])[-1] if np.ndim(x[0]) else 0, f"{prefix}x")
     order = (lambda a: a.swapaxes(0, 1)) if model.time_axis == 1 else (lambda a: a)
     if is_list(y) and all(np.ndim(item) for item in y):
-        items = [np.asarray(item) for item in y]
+        items = [plain(item, f"{prefix}y[{i}]") for i, item in enumerate(y)]
         if [len(item) for item in items] != lengths:
-            raise ShapeError(f"{prefix}y must be a list of targets for every step of each sequence in {prefix}x")
+            raise ShapeError(
+                f"{prefix}y must be a list of targets for every step of each sequence in {prefix}x, or one array of "
+                "targets for their ends"
+            )
+        for i, item in enumerate(items):
+            if item.shape[1:] != items[0].shape[1:]:
+                raise ShapeError(
+                    f"{prefix}y[{i}] must agree with {prefix}y[0], of shape {items[0].shape}, in all axes but the "
+                    f"first; got {item.shape}"
+                )
         target = np.zeros((*array.shape[:2], *items[0].shape[1:]), np.result_type(*items))
         for i, item in enumerate(items):
             target[: len(item), i] = item
@@ -281,7 +294,7 @@ def _array(a: Any, name: str) -> Array:
     """Return ``a`` as an array; a list of sequences would come out with its axes in another order."""
     if isinstance(a, (list, tuple)) and any(isinstance(item, np.ndarray) and item.ndim > 1 for item in a):
         raise DTypeError(f"{name} must be one array, got a list of arrays: np.stack them along the axis of samples")
-    return np.asarray(a)
+    return plain(a, name)
 
 
 def _check_shape(x: Array, name: str, time: int | None) -> None:

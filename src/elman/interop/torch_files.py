@@ -1,0 +1,80 @@
+"""Files of ``torch.save``, read without running what they may hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ArgumentError, StateDictError
+from .torch import Array, import_torch, present, values
+
+SAFE_TORCH = (2, 10)
+"""``weights_only`` can be made to run code in torch up to 2.5.1 (CVE-2025-32434) and up to 2.9.1 (CVE-2026-24747)."""
+
+
+def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None = None) -> dict[str, Array]:
+    """Read weights from a file of ``torch.save`` without running what it may hold.
+
+    Parameters
+    ----------
+    path : path-like
+        A state dict, or a dictionary that holds one under ``key``.
+    prefix : str, default ""
+        Only weights whose names start so; it is taken off.
+    key : str, optional
+        Where in a training checkpoint the weights are, such as ``"state_dict"``.
+
+    Returns
+    -------
+    dict of str to ndarray
+        float64 and float32 as they are, 16-bit numbers as float32 (exact), integers and booleans as they are.
+
+    Raises
+    ------
+    MissingExtraError
+        Without torch.
+    StateDictError
+        If the file holds other things than tensors and plain values, is damaged, or has no weights at this place.
+    ArgumentError
+        For a version of torch before 2.10, whose ``weights_only`` can be made to run code.
+    OSError
+        If the file cannot be read.
+    """
+    torch = import_torch("load_pt")
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < SAFE_TORCH:
+        raise ArgumentError(
+            f"load_pt must have torch 2.10 or later, got {torch.__version__}: a file can run code in earlier ones "
+            '(CVE-2025-32434, CVE-2026-24747). pip install "torch>=2.10", or save the weights as safetensors'
+        )
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # what a damaged file raises depends on where it is damaged
+        raise StateDictError(
+            f"{os.fspath(path)} must hold tensors and plain values only, as torch.save(model.state_dict(), path) "
+            "writes; it holds other objects, whose loading could run code, or is damaged. Nothing of it was run"
+        ) from error
+    weights = content if key is None else _entry(content, key, path)
+    if not isinstance(weights, Mapping) or not all(isinstance(v, torch.Tensor) for v in weights.values()):
+        raise StateDictError(
+            f"{os.fspath(path)} must hold weights by name{'' if key is None else f' under {key!r}'}, got "
+            f'{_describe(weights)}; where one of its entries holds them, give its name, such as key="state_dict"'
+        )
+    names = present(weights, prefix)
+    return {name.removeprefix(prefix): values(weights[name], name) for name in names}
+
+
+def _entry(content: Any, key: str, path: str | os.PathLike[str]) -> Any:
+    """The entry ``key`` of a checkpoint."""
+    if not isinstance(content, Mapping) or key not in content:
+        raise StateDictError(f"{os.fspath(path)} has no entry {key!r}; it holds {_describe(content)}")
+    return content[key]
+
+
+def _describe(content: Any) -> str:
+    """What a file holds, in a few words."""
+    if not isinstance(content, Mapping):
+        return type(content).__name__
+    return "the entries " + (", ".join(f"{k!r} ({type(v).__name__})" for k, v in content.items()) or "(none)")
