@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from elman.diagnostics.gates import SpectrumByGate
-from elman.diagnostics.partial_spectrum import PartialSpectrum, partial_spectrum
+from elman.diagnostics.partial_spectrum import Estimate, PartialSpectrum, partial_spectrum
 from elman.diagnostics.spectrum import Spectrum, spectrum
 from elman.errors import ArgumentError, DTypeError, ShapeError
 
@@ -165,6 +165,12 @@ def test_wrong_matrices_are_refused():
     broken = LinearOperator((LARGE, LARGE), matvec=lambda x: x * np.nan, rmatvec=lambda x: x * np.nan, dtype=np.float64)
     with pytest.raises(ArgumentError, match="finite"):
         spectrum(broken)
+
+
+def test_estimates_print_what_they_are_known_to():
+    assert str(Estimate(1.25, 1.25, 1.25)) == "1.25"
+    assert str(Estimate(1.25, 1.24, 1.27)) == "1.25 (-0.01, +0.02)"
+    assert str(Estimate(float("nan"), 0.0, 2.0)) == "in [0, 2]"
 
 
 def test_summary_and_dict():

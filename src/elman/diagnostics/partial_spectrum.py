@@ -37,7 +37,12 @@ class Estimate(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.8g} [{self.low:.8g}, {self.high:.8g}]"
+        if np.isnan(self.value):
+            return f"in [{self.low:.8g}, {self.high:.8g}]"
+        below, above = self.value - self.low, self.high - self.value
+        if below or above:
+            return f"{self.value:.8g} (-{below:.1g}, +{above:.1g})"
+        return f"{self.value:.8g}"
 
 
 @dataclass(frozen=True, eq=False)
