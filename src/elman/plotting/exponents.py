@@ -1,4 +1,4 @@
-"""Lyapunov exponents and how they converged."""
+"""Lyapunov exponents: how they converged, and how they differ from place to place."""
 
 from __future__ import annotations
 
@@ -73,6 +73,56 @@ def plot_lyapunov(result: LyapunovSpectrum, ax: Axes | None = None) -> Axes:
     low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
     margin = 0.06 * (high - low) or 1.0
     legend_above(ax, low - margin, high + margin)
+    return ax
+
+
+def plot_finite_time(result: LyapunovSpectrum, length: int, ax: Axes | None = None) -> Axes:
+    """Draw how much the exponents over windows of ``length`` steps differ from place to place.
+
+    Parameters
+    ----------
+    result : LyapunovSpectrum
+        From :func:`elman.lyapunov_spectrum`.
+    length : int
+        Steps a window, as :meth:`~elman.LyapunovSpectrum.finite_time` takes it.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Medians, and bars from the 5th to the 95th percentile, over the exponents of the whole run.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    ArgumentError
+        If the windows are too short or too long.
+    """
+    windows = result.finite_time(length)
+    ax = axes_for(ax, "plot_finite_time")
+    from matplotlib.ticker import MaxNLocator
+
+    index = np.arange(1, len(result.exponents) + 1)
+    living = np.isfinite(windows).all(axis=0)
+    low, middle, high = np.full((3, len(index)), np.nan)
+    low[living], middle[living], high[living] = np.percentile(windows[:, living], [5, 50, 95], axis=0)
+    ax.axhline(0, color=GREY, linestyle="--", linewidth=0.8)
+    label = f"whole run, {result.n_steps} steps"
+    ax.plot(index, _finite(result.exponents), color="black", linestyle="none", marker="_", markersize=9, label=label)
+    ax.errorbar(
+        index, middle, yerr=[middle - low, high - middle], color=BLUE, marker="o", markersize=4, linestyle="none",
+        markerfacecolor="white", linewidth=0.8, capsize=2, label=f"{len(windows)} windows: median, 5-95 %",
+    )  # fmt: skip
+    ax.set_xlabel("index $i$ of the exponent")
+    ax.set_ylabel(rf"exponent $\lambda_i$ over {length} steps (nats per step)")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set_xlim(0.5, len(index) + 0.5)
+    add_title(ax, f"finite-time exponents, {length} steps a window")
+    ends = np.concatenate([[0.0], low[living], high[living]])
+    margin = 0.06 * float(np.ptp(ends)) or 1.0
+    legend_above(ax, float(ends.min()) - margin, float(ends.max()) + margin)
     return ax
 
 
