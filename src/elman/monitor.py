@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .diagnostics.curve import GrowthCurve
 from .diagnostics.growth import backward_growth, unit_vectors
+from .diagnostics.intervals import interval_text
 from .diagnostics.validation import positive_number, whole_number
 from .errors import ArgumentError, NonFiniteError
 from .layers.recurrent import Recurrent
@@ -79,7 +80,7 @@ class Monitor:
     ----------
     x : ndarray, shape (T, n, D), or (n, T, D) for a batch-first model, optional
         Sequences of one length to look at, the same each time. By default those of the batch of that update, from the
-        state it started from; then they must be of one length.
+        state it started from; of several lengths the longest, as far as all of them go.
     every : int, default 100
         Updates from one reading to the next; the first update is always read.
     sequences : int, default 8
@@ -99,7 +100,8 @@ class Monitor:
     Raises
     ------
     ArgumentError
-        For numbers out of range; in training, for a model without recurrent layer, or with one in both directions.
+        For numbers out of range; in training, for a model without recurrent layer, or with one in both directions, and
+        for sequences that restart if there is no ``x``.
     """
 
     def __init__(
@@ -161,7 +163,17 @@ class Monitor:
     def _probe(self, update: Update, layer: Recurrent) -> tuple[Any, Any]:
         """Sequences to look at, and the state they start from."""
         x, state = (update.x, update.state) if self._x is None else (np.asarray(self._x), None)
-        few = np.arange(min(self.sequences, x.shape[layer.batch_axis]))
+        options = update.options if self._x is None else {}
+        if "reset" in options:
+            raise ArgumentError(
+                "a Monitor cannot follow sequences that restart (reset); give it sequences of one length to look at, "
+                "Monitor(x)"
+            )
+        count = min(self.sequences, x.shape[layer.batch_axis])
+        few = np.arange(count)
+        if "lengths" in options:  # the longest, as far as all of them go
+            few = np.argsort(-options["lengths"], kind="stable")[:count]
+            x = np.take(x, np.arange(options["lengths"][few].min()), axis=layer.time_axis)
         if state is not None:
             parts = tuple(np.take(h, few, axis=1) for h in (state if isinstance(state, tuple) else (state,)))
             state = parts if isinstance(state, tuple) else parts[0]
@@ -179,13 +191,15 @@ class Monitor:
         last = self.readings[-1]
         if self.warned is not None or last.verdict not in ("vanishing", "exploding"):
             return
-        reach = (
-            f"1e-3 of them is left after {last.horizon:.3g}" if last.verdict == "vanishing" else "they grow over all"
-        )
-        cure = "diagnose(...).explain() tells why, .prescribe() what moves the rate"
+        rate = f"{last.rate:+.4f} nats/step, {interval_text(last.rate_low, last.rate_high, 4)}"
+        reach = f"1e-3 of them is left after {last.horizon:.3g} of {last.n_steps} steps"
+        if last.verdict == "exploding":
+            reach = f"over {last.n_steps} steps"
+        elif math.isinf(last.rate):
+            rate, reach = "all exactly zero", f"after {last.horizon:.3g} of {last.n_steps} steps; look for dead units"
         self.warned = (
-            f"gradients are {last.verdict} at update {last.step}: {last.rate:+.4f} nats/step (95 % "
-            f"[{last.rate_low:+.4f}, {last.rate_high:+.4f}]), {reach} of {last.n_steps} steps; {cure}"
+            f"gradients are {last.verdict} at update {last.step}: {rate}, {reach}. diagnose(...).explain() tells why, "
+            ".prescribe() what moves the rate"
         )
         warnings.warn(self.warned, RuntimeWarning, stacklevel=2)
 

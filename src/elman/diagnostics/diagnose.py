@@ -69,7 +69,7 @@ def diagnose(
         How the prediction is made. ``"full"`` runs the model on ``x`` and pulls vectors back: one training step of the
         same sequences, about twice that with 4 vectors. ``"forward"`` pushes fresh tangent vectors from a few lags
         ``T - k`` to the end while the model runs, keeping 64 steps of the trajectory at a time: about two runs of the
-        model and 2 to 3 of each vector; the curve is measured at these lags and interpolated between. ``"weights"``
+        model and 2 to 3.7 of each vector; the curve is measured at these lags and interpolated between. ``"weights"``
         does the same on simulated white noise of a declared mean and standard deviation, without data. Only ``"full"``
         predicts the gradient of the loss.
     input_mean, input_sd : array_like, shape (D,) or (), optional

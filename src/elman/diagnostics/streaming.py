@@ -21,7 +21,7 @@ PIECE = 64
 
 
 def grid_lags(n_steps: int) -> Array:
-    """Lags 0, 1, 2, 5, 10, 20, 35, 50, 75, 100, 150, ..., ``n_steps``: together two to three times the sequence.
+    """Lags 0, 1, 2, 5, 10, 20, 35, 50, 75, 100, 150, ..., ``n_steps``: together 2 to 3.7 times the sequence.
 
     Returns
     -------

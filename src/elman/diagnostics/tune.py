@@ -103,7 +103,8 @@ def search(
 
 def _next(points: list[tuple[float, float]], longest: float) -> float:
     """Where to look after two or more points (position, value)."""
-    (a, f), (b, g) = sorted(points, key=lambda p: abs(p[1]))[1::-1]
+    latest_first = points[::-1]  # of two that miss by as much, the later is farther on the way
+    (a, f), (b, g) = sorted(latest_first, key=lambda p: abs(p[1]))[1::-1]
     slope = (g - f) / (b - a) if math.isfinite(f) and math.isfinite(g) else math.nan
     sides = [[p for p, value in points if (value > 0) == positive] for positive in (True, False)]
     if sides[0] and sides[1]:
