@@ -172,7 +172,7 @@ def test_a_trained_flip_flop_has_an_attractor_for_each_word(memory):
     rng = np.random.default_rng(4)
     starts = rng.choice(states.reshape(-1, 24), 1000, replace=False)
     found = fixed_points(net.layer, None, starts + rng.standard_normal(starts.shape))
-    # and 3^3 in all: each bit has two attractors and a saddle between them, with as many growing modes as undecided bits
+    # 3^3 in all: each bit has two attractors and a saddle between them; undecided bits are growing modes
     assert np.bincount(found.n_unstable).tolist() == [8, 12, 6, 1]
     assert found.converged.all()
     read = found.points[found.stable] @ net.params["readout.weight"].T + net.params["readout.bias"]

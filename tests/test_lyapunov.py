@@ -1,4 +1,5 @@
 import json
+import time
 
 import numpy as np
 import pytest
@@ -396,18 +397,74 @@ def test_the_interval_is_chosen_and_changes_nothing(H, g):
     assert chosen.condition < 1 / np.sqrt(np.finfo(float).eps)
     np.testing.assert_allclose(chosen.exponents, every.exponents, atol=1e-7)
     np.testing.assert_allclose(chosen.stderr, every.stderr, atol=1e-7)
-    limited = lyapunov_spectrum(JacobianStack(jacobians), rng=0, interval=2)
+    limited = lyapunov_spectrum(Hidden(JacobianStack(jacobians)), rng=0, interval=2)
     assert limited.interval == 2
+
+
+class Hidden(Linearization):
+    """The products of a stack without its arrays."""
+
+    def __init__(self, stack):
+        self.stack, self._jvp, self._vjp = stack, stack._jvp, stack._vjp
+        self.n_steps, self.n_sequences = stack.n_steps, stack.n_sequences
+        self.state_size, self.dtype = stack.state_size, stack.dtype
+
+    def _jvp(self, v, t0, t1, norms):
+        raise NotImplementedError
+
+    _vjp = _jvp
+
+    def jacobian(self, t, sequence=0):
+        return self.stack.jacobian(t, sequence)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("T", [64, 1000, 2003])
+@pytest.mark.parametrize("g", [0.5, 2.0])
+def test_small_systems_at_once_equal_step_by_step(k, T, g):
+    stack = JacobianStack(np.stack([tanh_network(3, g, T, seed=s)[0] for s in (1, 2)], axis=1))
+    for interval in (None, 1):
+        at_once = lyapunov_spectrum(stack, k, sequence=1, rng=0, interval=interval)
+        one_by_one = lyapunov_spectrum(Hidden(stack), k, sequence=1, rng=0, interval=interval)
+        np.testing.assert_allclose(at_once.exponents, one_by_one.exponents, atol=1e-8)
+        np.testing.assert_allclose(at_once.stderr, one_by_one.stderr, atol=1e-8)
+    np.testing.assert_allclose(at_once.local_rates, one_by_one.local_rates, atol=1e-7)
+
+
+@pytest.mark.parametrize("W", [np.eye(3), np.diag([1.0, 0.99, 0.98]), [[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]]])
+def test_small_systems_whose_frames_forget_nothing(W):
+    stack = repeated(W, 1500)
+    at_once = lyapunov_spectrum(stack, rng=0, warmup=0)
+    one_by_one = lyapunov_spectrum(Hidden(stack), rng=0, warmup=0)
+    np.testing.assert_allclose(at_once.exponents, one_by_one.exponents, atol=1e-9)
+
+
+def test_the_henon_map_takes_about_a_millisecond():
+    T, x, y = 10_000, 0.1, 0.1
+    jacobians = np.empty((T, 2, 2))
+    for t in range(T):
+        jacobians[t] = [[-2.8 * x, 1.0], [0.3, 0.0]]
+        x, y = 1 - 1.4 * x * x + y, 0.3 * x
+    stack = JacobianStack(jacobians)
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        found = lyapunov_spectrum(stack, rng=0)
+        times.append(time.process_time() - start)
+    np.testing.assert_allclose(found.exponents, [0.4192, -1.6232], rtol=0.01)
+    assert found.interval > 1
+    # one or two; step by step it takes some hundred
+    assert min(times) < 0.02
 
 
 def test_the_interval_follows_the_gap():
     # 1 nat a step between the exponents, and vectors that turn: sqrt(eps) is 18 nats
     W = np.array([[1.0, 1.0], [0.0, np.exp(-1.0)]])
-    found = lyapunov_spectrum(repeated(W, 2000), rng=0, blocks=2)
+    found = lyapunov_spectrum(Hidden(repeated(W, 2000)), rng=0, blocks=2)
     assert 9 <= found.interval <= 18
     np.testing.assert_allclose(found.exponents, [0, -1], atol=1e-3)
     # without a gap, sizes limit it
-    same = lyapunov_spectrum(repeated(np.exp(-5) * np.eye(2), 2000), rng=0, blocks=2)
+    same = lyapunov_spectrum(Hidden(repeated(np.exp(-5) * np.eye(2), 2000)), rng=0, blocks=2)
     assert 10 <= same.interval <= np.log(1 / np.finfo(float).tiny) / 4 / 5
     np.testing.assert_allclose(same.exponents, -5, rtol=1e-12)
 
@@ -416,7 +473,7 @@ def test_a_window_that_strains_the_frame_is_done_again():
     # calm for 100 steps, so that windows become long; then directions that part by 12 nats a step
     calm, wild = np.tile(np.eye(2), (100, 1, 1)), np.tile([[np.exp(12.0), 1.0], [0.0, 1.0]], (60, 1, 1))
     lin = JacobianStack(np.concatenate([calm, wild, calm]))
-    found = lyapunov_spectrum(lin, warmup=0, rng=0, blocks=2)
+    found = lyapunov_spectrum(Hidden(lin), warmup=0, rng=0, blocks=2)
     assert found.interval > 10
     np.testing.assert_allclose(found.exponents, [12 * 60 / 260, 0], atol=0.02)
     assert found.sum == pytest.approx(12 * 60 / 260, abs=1e-9)

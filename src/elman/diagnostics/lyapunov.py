@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array, Linearization
 from .frames import pushed_frames
+from .small_frames import small_growth
 from .validation import trajectories, whole_number
 
 
@@ -228,12 +229,7 @@ def lyapunov_spectrum(
     blocks = min(whole_number(blocks, "blocks", 2), T - warmup)
     length = (T - warmup) // blocks
     edges = [edge for edge in (warmup, *range(T - blocks * length, T + 1, length)) if edge > 0]
-    rates, longest, condition = np.full((T, k), -np.inf), 1, 1.0
-    for step in pushed_frames(lin, start, sequence, edges, interval):
-        steps = step.t1 - step.t0
-        rates[step.t0 : step.t1, step.alive] = np.log(abs(np.diag(step.R))) / steps
-        if step.t0 >= warmup:
-            longest, condition = max(longest, steps), max(condition, step.condition)
+    rates, longest, condition = _local_rates(lin, start, sequence, edges, interval, warmup)
     rates = rates[warmup:]
     exponents = rates.mean(axis=0)
     order = np.argsort(-exponents, kind="stable")
@@ -248,6 +244,22 @@ def lyapunov_spectrum(
         condition=condition,
         state_size=S,
     )
+
+
+def _local_rates(
+    lin: Linearization, start: Array, sequence: int, edges: list[int], interval: int | None, warmup: int
+) -> tuple[Array, int, float]:
+    """Growth (T, k) of each step in nats, most steps between two decompositions, and their worst condition."""
+    small = small_growth(lin, start, sequence, edges, interval)
+    if small is not None:
+        return np.repeat(small.logs / small.window, small.window, axis=0), small.window, small.condition
+    rates, longest, condition = np.full((lin.n_steps, start.shape[1]), -np.inf), 1, 1.0
+    for step in pushed_frames(lin, start, sequence, edges, interval):
+        steps = step.t1 - step.t0
+        rates[step.t0 : step.t1, step.alive] = np.log(abs(np.diag(step.R))) / steps
+        if step.t0 >= warmup:
+            longest, condition = max(longest, steps), max(condition, step.condition)
+    return rates, longest, condition
 
 
 def frame_arguments(
