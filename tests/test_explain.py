@@ -304,6 +304,25 @@ def test_a_network_that_overflows_is_brought_back():
     assert math.isfinite(p.after.rate)
 
 
+def test_dead_networks_are_explained_and_prescribed_in_words():
+    layer = elman.RNN(3, 6, nonlinearity="relu", rng=1)
+    layer.params["bias_ih_l0"][...] = -50
+    d = elman.diagnose(layer, inputs(1), rng=0)
+    e, p = d.explain(), d.prescribe(max_runs=4)
+    assert e.causes is None
+    assert e.strongest is None
+    assert str(e).count("no rate: gradients are exactly zero") == 4
+    assert [amount for amount, _ in p.runs] == pytest.approx([1, *(math.exp(0.7 * k) for k in (1, 2, 3))])
+    assert not p.reached
+    assert p.clip_factor is None
+    assert "none (gradients exactly zero)" in str(p)
+    assert "nan" not in str(e) + str(p)
+    assert "inf" not in str(p)
+    e.plot()
+    p.plot()
+    plt.close("all")
+
+
 def test_wrong_prescriptions_are_refused():
     d = elman.diagnose(elman.RNN(3, 4, bias=False, rng=0), inputs(1), rng=0)
     for arguments, words in (

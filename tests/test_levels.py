@@ -3,6 +3,7 @@
 import json
 import math
 
+import matplotlib
 import numpy as np
 import pytest
 from scipy.special import digamma
@@ -15,6 +16,8 @@ from elman.diagnostics.sequences import ModelSequences
 from elman.diagnostics.streaming import PIECE, Streamed, grid_lags, staggered_growth
 from elman.errors import ArgumentError, DTypeError, ShapeError
 from elman.linearization import JacobianStack
+
+plt = pytest.importorskip("matplotlib.pyplot")
 
 
 def network(layer, seed=5):
@@ -322,3 +325,31 @@ def test_reports_name_the_level_its_grid_and_are_json():
     assert back["facts"]["radius"] == pytest.approx(d.facts.radius)
     with pytest.raises(ArgumentError, match="give x"):
         d.verify()
+
+
+def test_the_picture_marks_the_lags_of_the_grid():
+    matplotlib.use("Agg")
+    d = elman.diagnose(elman.RNN(3, 6, rng=0), inputs(1), level="forward", rng=0)
+    ax = d.plot()
+    (marks,) = [line for line in ax.lines if line.get_label() == "measured here, lines between"]
+    assert marks.get_xdata().tolist() == [0, 1, 2, 5, 10, 20, 35, 50, 60]
+    assert marks.get_ydata() == pytest.approx(d.curve.mean[d.curve.grid] / math.log(10))
+    plt.close("all")
+
+
+def test_long_batch_first_sequences_are_streamed_along_the_right_axis():
+    x = inputs(1, T=150)
+    first, second = (elman.GRU(3, 8, batch_first=b, rng=0) for b in (False, True))
+    a = elman.diagnose(first, x, level="forward", rng=0)
+    b = elman.diagnose(second, x.swapaxes(0, 1), level="forward", rng=0)
+    assert np.array_equal(a.curve.logs, b.curve.logs)
+
+
+def test_undecided_at_the_forward_level_says_how_many_sequences_it_would_take():
+    layer = elman.RNN(3, 10, rng=0)
+    d = elman.diagnose(layer, inputs(1), level="forward", rng=0)
+    near = elman.diagnose(layer, inputs(1), level="forward", threshold=-d.curve.mean[-1] + 0.05, rng=0)
+    assert near.verdict == "undecided"
+    assert near.curve.n == 20
+    assert near.sequences_needed > 20
+    assert f"about {near.sequences_needed:.0f} sequences would decide" in str(near)

@@ -73,8 +73,10 @@ class Trial:
 
     def __str__(self) -> str:
         mean, low, high = self.predicted
+        if math.isnan(mean):
+            return f"  {self.name:<18}no rate: gradients are exactly zero before the change or after it"
         parts = [f"  {self.name:<18}predicted {mean:+.4f}, {interval_text(low, high, 4)}"]
-        if self.found is not None:
+        if self.found is not None and not math.isnan(self.found[0]):
             parts.append(f"measured {self.found[0]:+.4f}" + ("" if self.agrees is not False else " DISAGREES"))
         if self.frozen is not None:
             parts.append(f"frozen trajectory {self.frozen:+.4f}")

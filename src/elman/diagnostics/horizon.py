@@ -44,7 +44,8 @@ class Horizon:
             return "none: within the sequence the mean does not fall to 1e-3, and its rate is not negative"
         steps, low, high = (f"{x:.4g}" + ("*" if x > self.measured else "") for x in (self.steps, self.low, self.high))
         note = f"   * EXTRAPOLATED beyond T = {self.measured}" if "*" in steps + low + high else ""
-        interval = interval_text(self.low, self.high, 1) if math.isnan(self.low) else f"95 % [{low}, {high}]"
+        unknown = math.isnan(self.low) or math.isnan(self.high)
+        interval = interval_text(self.low, self.high, 1) if unknown else f"95 % [{low}, {high}]"
         return f"{steps} steps until 1e-3 is left, {interval}{note}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -131,12 +131,12 @@ class TunedPrescription:
 
     def __str__(self) -> str:
         lines = [
-            f"{NAMES[self.lever]} {self.amount:.4g}: moves the rate from {self.before.rate:+.4f} to "
-            f"{self.after.rate:+.4f} nats/step (wished {self.target:+.4f}; {len(self.runs)} runs, n = {self.after.n})",
+            f"{NAMES[self.lever]} {self.amount:.4g}: moves the rate from {_rate(self.before)} to "
+            f"{_rate(self.after)} (wished {self.target:+.4f}; {len(self.runs)} runs, n = {self.after.n})",
         ]
         if self.measured is not None and self.measured_before is not None:
             lines.append(
-                f"  measured  {self.measured_before.rate:+.4f} -> {self.measured.rate:+.4f} nats/step, "
+                f"  measured  {_rate(self.measured_before)} -> {_rate(self.measured)}, "
                 f"{interval_text(*self.measured.rate_ci, 4)}, on {self.measured.n} held-out sequences"
             )
         else:
@@ -181,3 +181,8 @@ class TunedPrescription:
         from ..plotting.trials import plot_prescription
 
         return plot_prescription(self, ax=ax)
+
+
+def _rate(curve: GrowthCurve) -> str:
+    """A rate with its unit, or in words where nothing lives."""
+    return f"{curve.rate:+.4f} nats/step" if curve.alive[-1] else "none (gradients exactly zero)"

@@ -113,7 +113,7 @@ def _next(points: list[tuple[float, float]], longest: float) -> float:
         step = b - g / slope if slope else math.nan
         return step if low < step < high else (low + high) / 2
     if math.isnan(slope) or slope == 0:
-        return 2 * b if b else -a
+        return b + math.copysign(longest, b) if b else -a
     return b + max(-longest, min(longest, -g / slope))
 
 
