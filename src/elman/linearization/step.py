@@ -55,8 +55,8 @@ class StepLinearization(Linearization):
     >>> henon = lambda s: np.array([1 - 1.4 * s[0] ** 2 + s[1], 0.3 * s[0]])
     >>> push = lambda s, V: np.array([-2.8 * s[0] * V[0] + V[1], 0.3 * V[0]])
     >>> lin = StepLinearization(henon, push, [0.1, 0.1], 5000)
-    >>> round(elman.lyapunov_spectrum(lin, rng=0).sum, 9) == round(np.log(0.3), 9)
-    True
+    >>> f"{elman.lyapunov_spectrum(lin, rng=0).sum:.6f} {np.log(0.3):.6f}"
+    '-1.203973 -1.203973'
     """
 
     def __init__(
