@@ -305,8 +305,7 @@ class Network(Parameterised):
             If there is no last step.
         """
         self._check_parts()
-        layer, Q = self.layer, self.readout.output_size
-        batch, directions = layer.batch(x), layer.stack.directions
+        layer, batch, Q = self.layer, self.layer.batch(x), self.readout.output_size
         if layer.bidirectional:
             raise ArgumentError("a bidirectional layer has no last state that a loss at the last step starts from")
         uneven = batch.lengths is not None and (batch.lengths != batch.T).any()
@@ -315,10 +314,9 @@ class Network(Parameterised):
                 "sequences must have one length, of at least one step, to have a loss at the last one, got "
                 + (f"lengths {batch.lengths}" if uneven else "T = 0")
             )
-        record = (lin or layer.linearize(x, h0))._records[-1]
-        B, R = batch.B, layer.output_size
-        last = np.ascontiguousarray(directions[-1].last_state(record)[:, 0, :R])
-        rows = self.readout.rows_forward(Rows(last.reshape(-1), R, B), FRESH)
+        B, R, record = batch.B, layer.output_size, (lin or layer.linearize(x, h0))._records[-1]
+        last = np.ascontiguousarray(layer.stack.directions[-1].last_state(record)[:, 0, :R]).reshape(-1)
+        rows = self.readout.rows_forward(Rows(last, R, B), FRESH)
         if y is None:
             d = np.random.default_rng(rng).standard_normal((B, Q)).astype(self.dtype)
         else:
@@ -327,8 +325,8 @@ class Network(Parameterised):
             # a loss averages over the batch: B sequences see the gradient of their own loss
             d = B * np.asarray(loss.value_and_gradient(rows[-1].view(Q).copy(), target)[1], self.dtype)
         start = self.readout.rows_backward(rows, d, np.empty(self.readout.parameters.size, self.dtype), FRESH)
-        out = np.zeros((B, sum(d.state_size for d in directions)), self.dtype)
-        first = out.shape[1] - directions[-1].state_size
+        sizes = [d.state_size for d in layer.stack.directions]
+        out, first = np.zeros((B, sum(sizes)), self.dtype), sum(sizes[:-1])
         out[:, first : first + R] = start.view(R)
         return out
 
