@@ -51,11 +51,11 @@ def records_of(spec: Spec, done: set[tuple[str, str]]) -> Iterator[Record]:
 
 
 def load(file: Path) -> list[Record]:
-    """Records of an earlier run; a last line that was cut off is none."""
+    """Records of earlier runs; a line that was cut off is none."""
     if not file.exists():
         return []
     records = []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in filter(None, file.read_text(encoding="utf-8").splitlines()):
         try:
             records.append(json.loads(line))
         except json.JSONDecodeError:
@@ -73,7 +73,7 @@ def run(specs: Sequence[Spec], file: Path | None = None, progress: bool = True) 
                 records.append(one)
                 if file is not None:
                     with file.open("a", encoding="utf-8") as stream:
-                        stream.write(json.dumps(one) + "\n")
+                        stream.write("\n" + json.dumps(one))  # a line that was cut off before stays by itself
     except KeyboardInterrupt:
         print(f"interrupted after {len(records)} snapshots", file=sys.stderr)
     return records

@@ -15,7 +15,7 @@ from .report import markdown_table
 PREDICTORS = ("full 16x4", "full 8x1", "forward 16x2", "weights", "weights N(0,1)")
 BASELINES = (
     "log radius of W", "log norm of W", "log radius of J at rest", "log radius of the mean J",
-    "mean log |J|_F / sqrt n", "mean field", "Lyapunov exponent",
+    "mean log Frobenius norm of J", "mean field", "Lyapunov exponent",
 )  # fmt: skip
 WORST = 8
 Figure = Callable[[Sequence[Record]], float]
@@ -75,7 +75,10 @@ def targets(records: Sequence[Record]) -> str:
         return lambda some: getattr(decisions(some), what)
 
     near, limits = [near_threshold(some) for some in (untrained, trained)], bounds(records)
-    wrong = [count["wrong"] / count["tried"] if count["tried"] else math.nan for count in near]
+    beside = {
+        name: [cell(count[name] / count["tried"] if count["tried"] else math.nan, 3) for count in near]
+        for name in ("decided", "wrong")
+    }
     rows = [
         both("`full` 16x4: slope, nats/step", ".006", ".005", 4, of_score("full 16x4", "slope")),
         both("`full` 16x4: slope, 95th percentile", ".020", ".016", 4, of_score("full 16x4", "slope_p95")),
@@ -99,7 +102,8 @@ def targets(records: Sequence[Record]) -> str:
         both("normalised error: sd", ".85-1.2", ".95-1.1", 3, of_coverage("full 16x4", "sd")),
         both("doubling at 99 %: decided", ".93", ".97", 3, of_decisions("decided")),
         both("doubling: right among decided", ".995", "1.00", 3, of_decisions("right")),
-        ["threshold .2 nats beside: wrong", "<= .01", "<= .005", *(cell(value, 4) for value in wrong)],
+        ["threshold .2 nats beside: decided", "-", "-", *beside["decided"]],
+        ["threshold .2 nats beside: wrong", ".01", ".005", *beside["wrong"]],
         [f"bounds: outside, of {limits['checked']}", "0", "0", f"{limits['outside']}", ""],
     ]
     return markdown_table(["quantity", "must", "ambition", "untrained", "trained"], rows)
@@ -140,7 +144,7 @@ def by_group(records: Sequence[Record]) -> str:
                 triple(some, "full 16x4"),
                 triple(some, "Lyapunov exponent"),
                 *(cell(value, 3) for value in (covered.end, covered.rate, covered.single, short.end, short.single)),
-                f"{covered.mean:+.2f} / {covered.sd:.2f}",
+                f"{cell(covered.mean, 2)} / {cell(covered.sd, 2)}",
                 f"{cell(doubled.decided, 3)} / {cell(doubled.right, 3)}",
             ]
         )
