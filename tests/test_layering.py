@@ -37,6 +37,8 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "interop": (LIBRARY | {"files"}, {"numpy", "torch", "onnx", "keras", "safetensors"}),
     "plotting": (LIBRARY, {"numpy", "scipy", "matplotlib"}),
     "testing": (LIBRARY, {"numpy", "scipy"}),
+    "monitor": (LIBRARY, {"numpy"}),
+    "tasks": (LIBRARY, {"numpy"}),
     "demo": (LIBRARY | {"datasets", "plotting", "files"}, {"numpy", "scipy", "matplotlib"}),
     "cli": (LIBRARY | {"datasets", "interop", "demo", "files", "_version"}, {"numpy"}),
     "__main__": ({"cli"}, set()),

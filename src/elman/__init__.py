@@ -6,10 +6,12 @@ Build
 Train
     :func:`fit`, :class:`Adam`, :class:`SGD`, :func:`clip_by_global_norm`, :mod:`elman.training`
 Diagnose
-    :func:`diagnose`, :func:`gradient_flow`, :func:`lyapunov_spectrum`, :func:`spectrum`; :class:`Linearization` and
-    :class:`JacobianStack` bring in networks from elsewhere
+    :func:`diagnose` and, while it trains, :class:`Monitor`; :func:`gradient_flow`, :func:`lyapunov_spectrum`,
+    :func:`covariant_vectors`, :func:`spectrum`, :func:`fixed_points`; :func:`mean_field`, :func:`phase_diagram`;
+    :func:`memory_capacity`, :func:`measured_memory`, :func:`fisher_memory`; :class:`Linearization`,
+    :class:`StepLinearization` and :class:`JacobianStack` bring in systems from elsewhere
 Data and exchange
-    :mod:`elman.datasets`; :mod:`elman.interop`: PyTorch, safetensors, Keras, ONNX, the textbook's layout
+    :mod:`elman.datasets`, :mod:`elman.tasks`; :mod:`elman.interop`: PyTorch, safetensors, Keras, ONNX, the textbook
 Extend
     :mod:`elman.cells.cell` is the contract of a cell, :mod:`elman.testing` proves one
 Settings
@@ -22,42 +24,84 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import datasets, errors, interop, plotting, testing
+    from . import datasets, errors, interop, plotting, tasks, testing
     from .diagnostics import (
+        CovariantVectors,
         Diagnosis,
+        Explanation,
+        FisherMemory,
+        FixedPoints,
         GradientFlow,
         LyapunovSpectrum,
+        MeanField,
+        MeasuredMemory,
+        MemoryCapacity,
+        PartialSpectrum,
+        PhaseDiagram,
+        Prescription,
+        Pseudospectrum,
         Spectrum,
+        SpectrumByGate,
+        TunedPrescription,
         Verification,
+        covariant_vectors,
         diagnose,
+        fisher_memory,
+        fixed_points,
         gradient_flow,
         lyapunov_spectrum,
+        mean_field,
+        measured_memory,
+        memory_capacity,
+        phase_diagram,
         spectrum,
     )
     from .kernels.parallel import get_num_threads, set_num_threads
     from .layers import GRU, LSTM, MGU, MLP, RNN, Network, Readout, initializers
-    from .linearization import JacobianStack, Linearization
+    from .linearization import JacobianStack, Linearization, StepLinearization
+    from .monitor import Monitor
     from .training import SGD, Adam, History, clip_by_global_norm, fit
 
 _HOMES = {
     ".diagnostics": (
+        "CovariantVectors",
         "Diagnosis",
+        "Explanation",
+        "FisherMemory",
+        "FixedPoints",
         "GradientFlow",
         "LyapunovSpectrum",
+        "MeanField",
+        "MeasuredMemory",
+        "MemoryCapacity",
+        "PartialSpectrum",
+        "PhaseDiagram",
+        "Prescription",
+        "Pseudospectrum",
         "Spectrum",
+        "SpectrumByGate",
+        "TunedPrescription",
         "Verification",
+        "covariant_vectors",
         "diagnose",
+        "fisher_memory",
+        "fixed_points",
         "gradient_flow",
         "lyapunov_spectrum",
+        "mean_field",
+        "measured_memory",
+        "memory_capacity",
+        "phase_diagram",
         "spectrum",
     ),
     ".kernels.parallel": ("get_num_threads", "set_num_threads"),
     ".layers": ("GRU", "LSTM", "MGU", "MLP", "RNN", "Network", "Readout", "initializers"),
-    ".linearization": ("JacobianStack", "Linearization"),
+    ".linearization": ("JacobianStack", "Linearization", "StepLinearization"),
+    ".monitor": ("Monitor",),
     ".training": ("SGD", "Adam", "History", "clip_by_global_norm", "fit"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("cells", "datasets", "diagnostics", "errors", "interop", "plotting", "testing", "training")
+_MODULES = ("cells", "datasets", "diagnostics", "errors", "interop", "plotting", "tasks", "testing", "training")
 
 
 def __getattr__(name: str) -> Any:
@@ -82,29 +126,52 @@ __all__ = [
     "RNN",
     "SGD",
     "Adam",
+    "CovariantVectors",
     "Diagnosis",
+    "Explanation",
+    "FisherMemory",
+    "FixedPoints",
     "GradientFlow",
     "History",
     "JacobianStack",
     "Linearization",
     "LyapunovSpectrum",
+    "MeanField",
+    "MeasuredMemory",
+    "MemoryCapacity",
+    "Monitor",
     "Network",
+    "PartialSpectrum",
+    "PhaseDiagram",
+    "Prescription",
+    "Pseudospectrum",
     "Readout",
     "Spectrum",
+    "SpectrumByGate",
+    "StepLinearization",
+    "TunedPrescription",
     "Verification",
     "__version__",
     "clip_by_global_norm",
+    "covariant_vectors",
     "datasets",
     "diagnose",
     "errors",
+    "fisher_memory",
     "fit",
+    "fixed_points",
     "get_num_threads",
     "gradient_flow",
     "initializers",
     "interop",
     "lyapunov_spectrum",
+    "mean_field",
+    "measured_memory",
+    "memory_capacity",
+    "phase_diagram",
     "plotting",
     "set_num_threads",
     "spectrum",
+    "tasks",
     "testing",
 ]

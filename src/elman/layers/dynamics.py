@@ -34,6 +34,16 @@ class Dynamics(Parameterised):
     def trace(self, x: Any, h0: State | None = None, *, training: bool | None = None) -> Trace:
         """Run the layer and keep what a backward pass needs."""
 
+    @property
+    def recurrent_matrices(self) -> dict[str, Array]:
+        """Each gate's recurrent matrix (H, H) by name, such as ``"i_l0"``; W_hg W_hr of a cell that projects."""
+        matrices = {}
+        for d in self.stack.directions:
+            blocks = self.params[d.weight_hh].reshape(d.n_gates, d.H, d.R)
+            for gate, block in zip(d.cell.gates, blocks, strict=True):
+                matrices[gate + d.suffix] = block @ self.params[d.weight_hr] if d.cell.projects else block
+        return matrices
+
     def linearize(self, x: Any, h0: State | None = None) -> LayerLinearization:
         """The tangent dynamics along the trajectories that ``x`` drives, with the weights as they are now.
 

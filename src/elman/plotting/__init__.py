@@ -7,19 +7,43 @@ axis with the decades written as powers of ten.
 """
 
 from .diagnosis import plot_diagnosis, plot_verification
-from .exponents import plot_lyapunov
+from .exponents import plot_finite_time, plot_lyapunov
 from .flow import plot_bounds, plot_gradient_flow
-from .plane import plot_jacobian_spectrum, plot_spectrum
+from .memory import plot_memory
+from .phase import plot_mean_field, plot_phase_diagram
+from .plane import (
+    plot_jacobian_spectrum,
+    plot_partial_spectrum,
+    plot_pseudospectrum,
+    plot_spectrum,
+    plot_spectrum_by_gate,
+)
+from .points import plot_fixed_points, plot_point_eigenvalues, plot_points
 from .series import plot_forecast, plot_history
+from .trials import plot_explanation, plot_prescription
+from .watch import plot_monitor
 
 __all__ = [
     "plot_bounds",
     "plot_diagnosis",
+    "plot_explanation",
+    "plot_finite_time",
+    "plot_fixed_points",
     "plot_forecast",
     "plot_gradient_flow",
     "plot_history",
     "plot_jacobian_spectrum",
     "plot_lyapunov",
+    "plot_mean_field",
+    "plot_memory",
+    "plot_monitor",
+    "plot_partial_spectrum",
+    "plot_phase_diagram",
+    "plot_point_eigenvalues",
+    "plot_points",
+    "plot_prescription",
+    "plot_pseudospectrum",
     "plot_spectrum",
+    "plot_spectrum_by_gate",
     "plot_verification",
 ]
