@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .prediction_predictors import verdict
+from .prediction_predictors import THRESHOLD, verdict
 from .prediction_scores import GROUPS, Record, bounds, coverage, decisions, group, near_threshold, score, scored
 from .report import markdown_table
 
@@ -149,8 +149,8 @@ def by_group(records: Sequence[Record]) -> str:
             ]
         )
     header = [
-        "group", "`full` 16x4", "Lyapunov", "at T", "rate", "single", "8x1: at T", "single", "error / SE",
-        "decided / right",
+        "group", "`full` 16x4", "Lyapunov exponent", "95 % at T", "95 % rate", "95 % single", "8x1: at T",
+        "8x1: single", "error / SE", "decided / right",
     ]  # fmt: skip
     return markdown_table(header, rows)
 
@@ -175,6 +175,21 @@ def worst(records: Sequence[Record]) -> str:
     return markdown_table(["network", "phase", "rate", "error", "in SE", "SE of the truth at T, nats"], rows)
 
 
+def wrong_verdicts(records: Sequence[Record]) -> str:
+    """The snapshots that ``full`` 16x4 puts on the wrong side of the threshold, and how near to it they lie."""
+    rows = []
+    for r in scored(records):
+        said, measured = r["predictions"]["full 16x4"]["end"], r["truth"]["end"]
+        if verdict(said) != verdict(measured):
+            distance = abs(abs(measured) - THRESHOLD)
+            beside = [f"{value:+.2f}" for value in (measured, said)]
+            doubling = r["doubling"]
+            asked = f"{doubling['verdict']}, {doubling['n']}"
+            rows.append([r["name"], r["phase"], *beside, f"{distance / r['error of the truth']:.1f}", asked])
+    header = ["network", "phase", "measured, nats", "predicted", "to the threshold, SE of the truth", "doubling, n"]
+    return markdown_table(header, rows)
+
+
 def report(records: Sequence[Record]) -> str:
     """All of it."""
     parts = [
@@ -183,6 +198,7 @@ def report(records: Sequence[Record]) -> str:
         "## Predictors and baselines", comparison(records),
         "## Gradient of the loss", of_loss(records),
         "## Groups", by_group(records),
+        "## Wrong verdicts of `full` 16x4 (without an interval)", wrong_verdicts(records),
         "## Largest errors of `full` 16x4", worst(records),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
