@@ -757,3 +757,37 @@ def test_lists_of_one_length_are_linearized():
     assert layer.linearize(x).n_steps == 5
     with pytest.raises(ArgumentError, match="several lengths"):
         layer.linearize([np.ones((5, 3)), np.zeros((4, 3))])
+
+
+@pytest.mark.parametrize(("kind", "zoneout"), list(itertools.product(KINDS, (0.0, 0.3))))
+def test_what_each_step_adds_to_the_weights_gradient(kind, zoneout):
+    """The term of step t is what is left if only that step's inputs to the recurrent product see a changed W_hh."""
+    rng = np.random.default_rng(0)
+    layer = make(kind, 2, True, zoneout=zoneout)
+    x = rng.standard_normal((5, 3, 3))
+    trace = layer.trace(x, training=False)
+    d = rng.standard_normal(trace.output.shape)
+    norms = layer.weight_norms(trace, d)
+    assert norms.shape == (4, 5)
+    grads = layer.backward(trace, d)
+    total = [np.linalg.norm(grads.params[f"weight_hh{s}"]) for s in ("_l0", "_l0_reverse", "_l1", "_l1_reverse")]
+    assert (norms.sum(axis=1) >= np.array(total) * (1 - 1e-12)).all()
+    # with one step there is one term
+    one = layer.trace(x[:1], initial(layer, rng, 3), training=False)
+    of_one = layer.backward(one, d[:1])
+    expected = [[np.linalg.norm(of_one.params[f"weight_hh{s}"])] for s in ("_l0", "_l0_reverse", "_l1", "_l1_reverse")]
+    np.testing.assert_allclose(layer.weight_norms(one, d[:1]), expected, rtol=1e-12)
+    if kind in ("tanh", "relu") and not zoneout:
+        single = make(kind)
+        trace = single.trace(x)
+        d = rng.standard_normal(trace.output.shape)
+        h, W = trace.states["h_l0"], single.params["weight_hh_l0"]
+        d_h = np.zeros((3, 7))
+        for t in reversed(range(5)):
+            slope = 1 - h[t + 1] ** 2 if kind == "tanh" else (h[t + 1] > 0).astype(float)
+            delta = (d_h + d[t]) * slope
+            expected = np.linalg.norm(delta.T @ h[t])
+            np.testing.assert_allclose(single.weight_norms(trace, d)[0, t], expected, rtol=1e-12, atol=1e-15)
+            d_h = delta @ W
+    with pytest.raises(ArgumentError, match="sequences of one length"):
+        layer.weight_norms(layer.trace(x, lengths=[5, 4, 5], training=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -235,6 +235,31 @@ class Direction(Views):
 
     def gradients(self, record: Record, delta: Array, d_initial: Array, out: Mapping[str, Array]) -> None:
         """Write the weight gradients to the views ``out``: sums over valid rows in one order; threads share columns."""
+        n = record.schedule.n_valid
+        add, dW = self._weight_sums(record, delta)
+        if n:
+            flops = self._flops(n, self.D + self.R)
+            parallel.run(lambda v0, v1: add(0, n, v0, v1), parallel.slabs(self.vectors, tile.COLUMNS, flops))
+        self._unpack_gradients(dW, out)
+        restarted = d_initial if not record.given else d_initial[~record.schedule.carried]
+        for i, (name, size) in enumerate(zip(self.initial, self.state_sizes, strict=True)):
+            if name in out:
+                out[name][...] = restarted[:, i, :size].sum(axis=0)
+
+    def weight_norms(self, record: Record, delta: Array) -> Array:
+        """What each step of sequences of one length adds to ``dL/dW_hh``: its Frobenius norm, (T,), in kernel order."""
+        B, T, D, R = record.schedule.B, record.schedule.T, self.D, self.R
+        add, dW = self._weight_sums(record, delta)
+        of_h = dW.reshape(len(dW), -1, self.Hp)[1 + D : 1 + D + R, self.h_first : self.cell.blocks, : self.H]
+        norms = np.zeros(T)
+        for t in range(T if B else 0):
+            dW[...] = 0
+            add(t * B, (t + 1) * B, 0, self.vectors)
+            norms[t] = np.sqrt(np.square(of_h, dtype=np.float64).sum())
+        return norms
+
+    def _weight_sums(self, record: Record, delta: Array) -> tuple[Callable[[int, int, int, int], None], Array]:
+        """A function that adds ``[1, x, h]^T delta`` over valid rows r0..r1, vectors v0..v1, to the array beside it."""
         schedule, D, H, R = record.schedule, self.D, self.H, self.R
         height = 1 + D + R + self.cell.projects * H
         dW = scratch().take("dW", height * self.d_rs, self.dtype)
@@ -248,19 +273,13 @@ class Direction(Views):
             for flat, stride in ((self.read(record), self.s_rs), (record.gates, self.g_rs), (delta, self.d_rs))
         )
 
-        def work(v0: int, v1: int) -> None:
+        def add(r0: int, r1: int, v0: int, v1: int) -> None:
             self.cell.gradients(
                 x.flat, x.stride, states.flat, self.s_rs, gates.flat, self.g_rs, pre.flat, self.d_rs, self._one,
-                D, H, R, x1, h0, 0, schedule.n_valid, v0, v1, dW, self.d_rs,
+                D, H, R, x1, h0, r0, r1, v0, v1, dW, self.d_rs,
             )  # fmt: skip
 
-        if schedule.n_valid:
-            parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, self._flops(schedule.n_valid, D + R)))
-        self._unpack_gradients(dW.reshape(height, self.d_rs)[:, : self.vectors * lanes_of(self.dtype.itemsize)], out)
-        restarted = d_initial if not record.given else d_initial[~schedule.carried]
-        for i, (name, size) in enumerate(zip(self.initial, self.state_sizes, strict=True)):
-            if name in out:
-                out[name][...] = restarted[:, i, :size].sum(axis=0)
+        return add, dW.reshape(height, self.d_rs)[:, : self.vectors * lanes_of(self.dtype.itemsize)]
 
     def _unpack_gradients(self, dW: Array, out: Mapping[str, Array]) -> None:
         """From rows [1, x, h] of padded blocks to the parameters' own shapes and order of gates."""

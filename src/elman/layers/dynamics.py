@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
 from ..validation import choice, matching, size
+from .affine import Rows
+from .buffers import Fresh
 from .linearize import LayerLinearization
 from .parameters import Parameterised
 from .stack import Stack
@@ -33,6 +35,54 @@ class Dynamics(Parameterised):
     @abstractmethod
     def trace(self, x: Any, h0: State | None = None, *, training: bool | None = None) -> Trace:
         """Run the layer and keep what a backward pass needs."""
+
+    @abstractmethod
+    def check_trace(self, trace: Trace) -> None:
+        """Refuse a trace of a layer of other sizes."""
+
+    @abstractmethod
+    def output_gradient(self, trace: Trace, d_output: Any) -> Rows | None:
+        """``dL/d output`` in the kernels' order, checked."""
+
+    @abstractmethod
+    def final_gradient(self, trace: Trace, d_hn: State | None) -> Array | None:
+        """``dL/d hn`` in the kernels' order, checked."""
+
+    def weight_norms(self, trace: Trace, d_output: Any = None, d_hn: State | None = None) -> Array:
+        """Measure how much each step adds to the gradient of the recurrent weights, with the kernels that train.
+
+        Their gradient is a sum over steps; how its terms fall with the distance from the loss says how far back it is
+        learned from. ``|dL/dh_t|`` beside it is ``backward(...).state_norms``.
+
+        Parameters
+        ----------
+        trace : Trace
+            Of sequences of one length, without restarts.
+        d_output, d_hn
+            As for :meth:`backward`.
+
+        Returns
+        -------
+        ndarray, shape (num_layers * num_directions, T), float64
+            Frobenius norm of the term of step t of ``dL/dW_hh``, summed over the sequences.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As for :meth:`backward`; for sequences of several lengths, restarts, and drawn recurrent dropout.
+        """
+        self.check_trace(trace)
+        plain = all(record.schedule.plain for record in trace.records)
+        if not plain or (trace.noise is not None and trace.noise.recurrent[0] is not None):
+            raise ArgumentError(
+                "trace must be of sequences of one length, without restarts and recurrent dropout, for a step's term "
+                "of the gradient to be one"
+            )
+        rows, d_state = self.output_gradient(trace, d_output), self.final_gradient(trace, d_hn)
+        views = self.parameters.view(np.empty_like(self.theta))
+        out = np.empty((len(self.stack.directions), trace.batch.T))
+        self.stack.backward(self.params, trace.records, trace.noise, rows, d_state, False, views, Fresh(), out)
+        return out
 
     @property
     def recurrent_matrices(self) -> dict[str, Array]:

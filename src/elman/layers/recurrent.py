@@ -285,11 +285,15 @@ class Recurrent(Dynamics):
             If a gradient overflows.
         """
         self.check_trace(trace)
-        rows = None
-        if d_output is not None:
-            inward = trace.batch.inward(d_output, "d_output", self.output_size, self.dtype)
-            rows = Rows(inward.reshape(-1), self.output_size, trace.rows.n)
+        rows = self.output_gradient(trace, d_output)
         return self.backward_rows(trace, rows, self.final_gradient(trace, d_hn), need_x, buffers)
+
+    def output_gradient(self, trace: Trace, d_output: Any) -> Rows | None:
+        """``dL/d output`` in the kernels' order, checked; None for zero."""
+        if d_output is None:
+            return None
+        inward = trace.batch.inward(d_output, "d_output", self.output_size, self.dtype)
+        return Rows(inward.reshape(-1), self.output_size, trace.rows.n)
 
     def final_gradient(self, trace: Trace, d_hn: State | None) -> Array | None:
         """``dL/d hn`` in the kernels' order, checked; None for zero."""

@@ -117,9 +117,12 @@ class Stack:
 
     def backward(
         self, params: Weights, records: tuple[Record, ...], noise: Noise | None, d_output: Rows | None,
-        d_state: Array | None, need_x: bool, views: Weights, buffers: Buffers,
+        d_state: Array | None, need_x: bool, views: Weights, buffers: Buffers, weight_norms: Array | None = None,
     ) -> BackwardPass:  # fmt: skip
-        """Sweep back through all layers; the parameters' gradients go to ``views``."""
+        """Sweep back through all layers; the parameters' gradients go to ``views``.
+
+        ``weight_norms`` (directions, T), if given, receives what each step adds to that of W_hh.
+        """
         schedule = records[0].schedule
         T, B = schedule.outer_T, schedule.outer_B
         first = self.directions[0]
@@ -137,6 +140,8 @@ class Stack:
                     weights, record, columns, None if d_state is None else d_state[k], buffers
                 )
                 d.gradients(record, delta, d_initial, views)
+                if weight_norms is not None:
+                    weight_norms[k] = d.weight_norms(record, delta)[:: -1 if d.reverse else 1]
                 if weights is not params:
                     views[d.weight_hh][...] *= noise.recurrent[k]  # type: ignore[union-attr]
                 if d_x is not None:
