@@ -115,11 +115,11 @@ def plot_prescription(tuned: TunedPrescription, ax: Axes | None = None) -> Axes:
 
 
 def _causes(explanation: Explanation) -> list[str]:
-    """Causes or paths, in a line."""
+    """Causes or paths, in lines short enough for a picture."""
     if explanation.causes is not None:
         terms = ", ".join(f"{name} {value:+.3f}" for name, value in explanation.causes.terms.items())
-        return [f"rate {explanation.causes.rate:+.3f} nats/step = {terms}"]
+        return [f"rate {explanation.causes.rate:+.3f} nats/step, the sum of", terms]
     if explanation.paths is not None:
         shares = ", ".join(f"{name} {share:+.2f}" for name, share in explanation.paths.shares.items())
-        return [f"shares of the gradient's paths: {shares}"]
+        return ["shares of the gradient's paths:", shares]
     return ["no living gradient"]
