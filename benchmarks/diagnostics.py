@@ -53,3 +53,32 @@ class Diagnose:
         return statistics.median(seconds(lambda: self.time_diagnose(dtype)) / seconds(self.train) for _ in range(7))
 
     track_training_steps.unit = "training steps"  # type: ignore[attr-defined]
+
+
+class Cost:
+    """``diagnose`` with K random vectors over one update on the sequences it used."""
+
+    params: ClassVar = (("RNN", "LSTM", "GRU"), (64, 256), (1, 4))
+    param_names = ("cell", "hidden", "vectors")
+
+    def setup(self, cell: str, hidden: int, vectors: int) -> None:
+        elman.set_num_threads(1)
+        rng = np.random.default_rng(0)
+        self.x, self.y = rng.standard_normal((STEPS, 16, INPUTS)), rng.standard_normal((16, 1))
+        self.net = elman.Network(getattr(elman, cell)(INPUTS, hidden, rng=1), elman.Readout(hidden, 1, rng=2))
+
+    def track_training_steps(self, cell: str, hidden: int, vectors: int) -> float:
+        """Time of a diagnosis over that of an update; median of interleaved pairs."""
+        used = elman.diagnose(self.net, self.x, self.y, vectors=vectors, rng=4).curve.n
+        some = self.x[:, :used], self.y[:used]
+
+        def diagnose() -> None:
+            elman.diagnose(self.net, self.x, self.y, vectors=vectors, rng=4)
+
+        def train() -> None:
+            elman.fit(self.net, *some, epochs=1, batch_size=used, optimizer=elman.SGD(1e-12), progress=False, rng=3)
+
+        train()
+        return statistics.median(seconds(diagnose) / seconds(train) for _ in range(5))
+
+    track_training_steps.unit = "training steps"  # type: ignore[attr-defined]
