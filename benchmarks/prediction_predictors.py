@@ -98,7 +98,7 @@ def intervals(predicted: GrowthCurve, truth: GrowthCurve) -> dict[str, Any]:
         "end": bool(comparison.inside[0]),
         "rate": bool(low <= truth.rate <= high),
         "single": float(inside.mean()),
-        "normalised": error / math.sqrt(variance) if variance > ROUNDING**2 else None,
+        "normalised": error / math.sqrt(variance) if variance > ROUNDING**2 and math.isfinite(error) else None,
     }
 
 
@@ -183,12 +183,19 @@ def baselines(snapshot: Snapshot, pool: Data, rng: np.random.Generator) -> dict[
     if field is not None:
         rates["mean field"] = field
     out = {name: of_rate(rate, spec.T) for name, rate in rates.items()}
-    # one after the other, from the state the one before has led to
-    parts = pool.x[:, : -(-(STREAM + WARMUP) // spec.T)].swapaxes(0, 1)
-    stream = parts.reshape(-1, 1, pool.x.shape[2])[: STREAM + WARMUP]
-    exponent = elman.lyapunov_spectrum(net.linearize(stream, pool[:1].h0), 1, warmup=WARMUP, rng=rng)
-    out["Lyapunov exponent"] = of_rate(float(exponent.exponents[0]), spec.T)
+    out["Lyapunov exponent"] = of_rate(stream_exponent(snapshot, pool, rng), spec.T)
     return out
+
+
+def stream_exponent(snapshot: Snapshot, pool: Data, rng: np.random.Generator) -> float:
+    """Largest exponent along sequences one after the other, without a restart; infinite if the state overflows."""
+    parts = pool.x[:, : -(-(STREAM + WARMUP) // snapshot.spec.T)].swapaxes(0, 1)
+    stream = parts.reshape(-1, 1, pool.x.shape[2])[: STREAM + WARMUP]
+    try:
+        lin = snapshot.net.linearize(stream, pool[:1].h0)
+    except NonFiniteError:
+        return math.inf
+    return float(elman.lyapunov_spectrum(lin, 1, warmup=WARMUP, rng=rng).exponents[0])
 
 
 def _log(value: float) -> float:

@@ -65,8 +65,8 @@ def score(records: Sequence[Record], predictor: str, loss: bool = False) -> Scor
     if not pairs:
         return None
     finite = [(p, t) for p, t in pairs if math.isfinite(p["rate"])]
-    slopes = np.array([abs(p["rate"] - t["rate"]) for p, t in finite])
-    far = np.array([abs(p["far"] - t["far"]) for p, t in finite]) / math.log(10)
+    errors = [(abs(p["rate"] - t["rate"]), abs(p["far"] - t["far"]) / math.log(10)) for p, t in finite]
+    slopes, far = np.array(errors or [(math.nan, math.nan)]).T
     right = [verdict(p["end"]) == verdict(t["end"]) for p, t in pairs]
     return Score(
         n=len(pairs),

@@ -119,6 +119,15 @@ def test_predictors_never_see_the_measured_sequences(monkeypatch):
     assert len(np.unique(every, axis=0)) == len(every)
 
 
+def test_a_stream_that_overflows_has_no_exponent():
+    snapshot = next(snapshots(Spec("linear", "gaussian 3", "iid 1", 8, 40)))
+    snapshot.net.params["layer.weight_hh_l0"][...] *= 3
+    record = prediction_predictors.record(snapshot)
+    assert record["predictions"]["Lyapunov exponent"]["rate"] == math.inf
+    assert prediction_scores.score([record], "Lyapunov exponent").silent == 1
+    assert prediction_scores.score([record], "full 16x4").slope < 0.05
+
+
 def test_a_dead_gradient_is_told_and_not_scored():
     snapshot = next(snapshots(Spec("relu", "gaussian 1", "iid .3", 8, 20)))
     snapshot.net.params["layer.bias_ih_l0"][...] = -100
