@@ -2,7 +2,7 @@
 
 A population of networks, untrained and trained; for each of them the gradient measured on held-out sequences, and what
 every predictor says from other sequences or from the weights. The quick form takes less than two minutes on one core,
-the full one about twenty. Results are added to a file snapshot by snapshot: Ctrl-C ends it with the tables of what
+the full one about ten. Results are added to a file snapshot by snapshot: Ctrl-C ends it with the tables of what
 there is, and the same command goes on where it stopped. Delete the file after a change of the code.
 
 It ends with an error if a gradient lies outside its bounds, or if two ways of measuring it differ.
@@ -88,7 +88,7 @@ def quick_records() -> tuple[Record, ...]:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="predicted beside measured gradients, over many networks")
-    parser.add_argument("--full", action="store_true", help="the whole population (twenty minutes)")
+    parser.add_argument("--full", action="store_true", help="the whole population (ten minutes)")
     parser.add_argument("--results", type=Path, help="file to add results to, and to go on from")
     parser.add_argument("--output", type=Path, help="write the tables to this file, too")
     return parser.parse_args()
