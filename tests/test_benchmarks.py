@@ -91,6 +91,8 @@ def test_the_suite_covers_what_the_project_promises_to_track():
         "accuracy.SinglePrecision.track_gradient_error",
         "accuracy.Activation.track_tanh_ulp",
         "diagnostics.Diagnose.track_training_steps",
+        "diagnostics.Cost.track_training_steps",
+        "prediction.GradientPrediction.track_slope_error",
     }
 
 
