@@ -2,7 +2,9 @@
 
 import json
 import math
+import pickle
 import re
+import time
 import warnings
 
 import matplotlib
@@ -11,7 +13,7 @@ import pytest
 from scipy.stats import ortho_group
 
 import elman
-from elman.errors import ArgumentError
+from elman.errors import ArgumentError, DTypeError, ShapeError
 from elman.monitor import Monitor
 
 matplotlib.use("Agg")
@@ -249,3 +251,54 @@ def test_sequences_that_restart_need_sequences_to_look_at():
     y = np.zeros((30, 24, 1))
     with pytest.raises(ArgumentError, match=r"give it sequences of one length to look at, Monitor\(x\)"):
         elman.fit(network(rotation(1.0)), x, y, reset=reset, epochs=1, callbacks=[Monitor()], progress=False)
+
+
+def test_beyond_the_length_the_warning_says_what_is_left_at_its_end():
+    layer, monitor = rotation(0.83), Monitor(every=1)  # 1e-3 is left after 37 steps
+    with pytest.warns(RuntimeWarning) as seen:
+        fit(network(layer), monitor, epochs=1)
+    message = str(seen[0].message)
+    assert f"a factor {0.83**30:.2g} of them is left over the 30 steps" in message
+    assert "of 30 steps" not in message
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "words"),
+    [
+        ("abc", DTypeError, "array of real numbers"),
+        (np.zeros((3, 2, 2), complex), DTypeError, "real numbers"),
+        ([[[1.0]], [[1.0], [2.0]]], ShapeError, "one length"),
+        (np.zeros((0, 4, 2)), ShapeError, "at least one sequence, one step"),
+        (np.zeros((4, 0, 2)), ShapeError, "at least one sequence, one step"),
+        (np.zeros((4, 2)), ShapeError, r"got shape \(4, 2\)"),
+        (np.full((4, 2, 2), np.nan), ArgumentError, r"x\[0, 0, 0\] is nan"),
+    ],
+)
+def test_sequences_to_look_at_are_checked_at_once(x, error, words):
+    with pytest.raises(error, match=words):
+        Monitor(x)
+
+
+def test_a_warning_made_an_exception_leaves_the_count_right():
+    net, monitor = network(rotation(0.7)), Monitor(every=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="vanishing"):
+            fit(net, monitor, epochs=1)
+    fit(net, monitor, epochs=1)
+    assert [reading.step for reading in monitor.readings] == [0, 2]
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["same", "pickled"])
+def test_time_between_two_trainings_is_no_cost_and_no_training(copied):
+    net, monitor = network(rotation(1.0)), Monitor(every=1)
+    began = time.perf_counter()
+    fit(net, monitor, epochs=2)
+    busy = time.perf_counter() - began
+    if copied:
+        monitor = pickle.loads(pickle.dumps(monitor))
+    time.sleep(0.5)
+    began = time.perf_counter()
+    fit(net, monitor, epochs=2)
+    busy += time.perf_counter() - began
+    assert 0 < monitor._seconds < monitor._elapsed < busy

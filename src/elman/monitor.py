@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from .diagnostics.curve import GrowthCurve
 from .diagnostics.growth import backward_growth, unit_vectors
 from .diagnostics.intervals import interval_text
-from .diagnostics.validation import positive_number, whole_number
-from .errors import ArgumentError, NonFiniteError
+from .diagnostics.validation import plain_array, positive_number, require_finite, whole_number
+from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from .layers.recurrent import Recurrent
 from .training import Update
 
@@ -100,8 +100,10 @@ class Monitor:
     Raises
     ------
     ArgumentError
-        For numbers out of range; in training, for a model without recurrent layer, or with one in both directions, and
-        for sequences that restart if there is no ``x``.
+        For numbers out of range or not finite; in training, for a model without recurrent layer, or with one in both
+        directions, and for sequences that restart if there is no ``x``.
+    DTypeError, ShapeError
+        If ``x`` is not an array of real numbers of that shape, or empty.
     """
 
     def __init__(
@@ -112,33 +114,38 @@ class Monitor:
         self.threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
         self.readings: list[Reading] = []
         self.warned: str | None = None
-        self._x = x
+        self._x = None if x is None else _sequences(x)
         self._seed = int(np.random.default_rng(rng).integers(2**63))
         self._seen = 0
         self._seconds = 0.0
-        self._began = self._last = math.nan
+        self._elapsed = self._last = 0.0
+        self._step: float = math.inf  # of the call before: the next of one fit is later
 
     def __call__(self, update: Update) -> None:
         """Take a reading if one is due; training goes on in any case."""
-        if self._seen % self.every == 0:
-            began = perf_counter()
+        began, due = perf_counter(), self._seen % self.every == 0
+        if update.step > self._step:  # else a fit began, and what passed before it is not of the training
+            self._elapsed += began - self._last
+        if due:
             self.readings.append(self._read(update))
-            self._last = perf_counter()
-            # the first reading may load kernels, which says nothing about the others
-            if self._seen:
-                self._seconds += self._last - began
-            else:
-                self._began = self._last
-            self._warn()
-        else:
-            self._last = perf_counter()
+        self._last, self._step = perf_counter(), update.step
+        # the first reading may load kernels, which says nothing about the others
+        if self._seen:
+            self._elapsed += self._last - began
+            self._seconds += self._last - began if due else 0.0
         self._seen += 1
+        if due:  # last, for a warning may be made an exception
+            self._warn()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Go on in another process, whose clock is another."""
+        self.__dict__.update(state)
+        self._step = math.inf
 
     @property
     def cost(self) -> float:
-        """Share of the time since the first reading that later readings took; 0 before there are any."""
-        elapsed = self._last - self._began
-        return self._seconds / elapsed if elapsed > 0 else 0.0
+        """Share of the training time since the first reading that later readings took; 0 before there are any."""
+        return self._seconds / self._elapsed if self._elapsed > 0 else 0.0
 
     def _read(self, update: Update) -> Reading:
         """Look at the network as the update left it."""
@@ -162,7 +169,7 @@ class Monitor:
 
     def _probe(self, update: Update, layer: Recurrent) -> tuple[Any, Any]:
         """Sequences to look at, and the state they start from."""
-        x, state = (update.x, update.state) if self._x is None else (np.asarray(self._x), None)
+        x, state = (update.x, update.state) if self._x is None else (self._x, None)
         options = update.options if self._x is None else {}
         if "reset" in options:
             raise ArgumentError(
@@ -195,6 +202,8 @@ class Monitor:
         reach = f"1e-3 of them is left after {last.horizon:.3g} of {last.n_steps} steps"
         if last.verdict == "exploding":
             reach = f"over {last.n_steps} steps"
+        elif last.horizon > last.n_steps:
+            reach = f"a factor {math.exp(last.rate * last.n_steps):.2g} of them is left over the {last.n_steps} steps"
         elif math.isinf(last.rate):
             rate, reach = "all exactly zero", f"after {last.horizon:.3g} of {last.n_steps} steps; look for dead units"
         self.warned = (
@@ -242,6 +251,23 @@ class Monitor:
         from .plotting.watch import plot_monitor
 
         return plot_monitor(self, axes=axes)
+
+
+def _sequences(x: Any) -> Array:
+    """Sequences to look at, checked as far as can be without the layer."""
+    try:
+        array = plain_array(x, "x")
+    except ValueError as error:
+        raise ShapeError("x must be one array: sequences of one length, with the same channels") from error
+    if array.dtype.kind not in "fiu":
+        raise DTypeError(f"x must be an array of real numbers (T, n, D), got {type(x).__name__} of {array.dtype}")
+    if array.ndim != 3 or 0 in array.shape:
+        raise ShapeError(
+            "x must have shape (T, n, D), or (n, T, D) for a batch-first model, with at least one sequence, one step "
+            f"and one channel; got shape {array.shape}"
+        )
+    require_finite(array, "x")
+    return array
 
 
 def _log_norms(norms: Array | None) -> list[float]:
