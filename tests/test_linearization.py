@@ -297,3 +297,13 @@ def test_trouble_with_functions_is_named():
     with pytest.raises(NonFiniteError, match="after step 1 of trajectory 0") as caught:
         StepLinearization(lambda s: s * 1e200, same, np.full(2, 1e100), 5)
     assert caught.value.step == 1
+
+
+@pytest.mark.parametrize(
+    ("s0", "error"),
+    [("a", DTypeError), ([1j], DTypeError), (None, DTypeError), ([], ShapeError), (1.0, ShapeError),
+     ([[0.0, np.nan]], ArgumentError)],
+)  # fmt: skip
+def test_a_wrong_start_is_named(s0, error):
+    with pytest.raises(error, match="s0 must"):
+        StepLinearization(lambda s: s, lambda s, V: V, s0, 3)

@@ -593,3 +593,13 @@ def test_autonomous_and_driven_layers():
     np.testing.assert_allclose(alone.exponents, twin.exponents, atol=4 * twin.stderr[0])
     pushed = lyapunov_spectrum(driven.linearize(rng.standard_normal((1500, 1, 1)), h0), 2, rng=0)
     assert alone.exponents[0] > 0 > pushed.exponents[0]
+
+
+def test_a_wrong_frame_is_named():
+    lin = JacobianStack(np.random.default_rng(0).standard_normal((30, 3, 3)))
+    frame = np.eye(3)
+    frame[1, 2] = np.nan
+    with pytest.raises(ArgumentError, match=r"frame must be finite, frame\[1, 2\]"):
+        lyapunov_spectrum(lin, frame=frame)
+    with pytest.raises(DTypeError, match="frame must be made of real numbers"):
+        lyapunov_spectrum(lin, frame=np.eye(3) * 1j)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array, Linearization
 from .frames import pushed_frames
+from .matrices import real_array
 from .small_frames import small_growth
 from .validation import trajectories, whole_number
 
@@ -204,10 +205,10 @@ def lyapunov_spectrum(
     Raises
     ------
     DTypeError
-        If ``lin`` is not a Linearization.
+        If ``lin`` is not a Linearization, or the frame not real.
     ArgumentError, ShapeError
-        If a number is outside its range, the frame has another shape or dependent columns, or there is no sequence,
-        step or state.
+        If a number is outside its range, the frame has another shape, dependent columns or a number that is not
+        finite, or there is no sequence, step or state.
     NonFiniteError
         If a Jacobian product is not finite.
 
@@ -275,7 +276,7 @@ def frame_arguments(
     warmup = whole_number(warmup, "warmup", 0, T - 1)
     if frame is None:
         return k, warmup, np.random.default_rng(rng).standard_normal((S, k))
-    start = np.asarray(frame, dtype=np.float64)
+    start = real_array(frame, "frame")
     if start.shape != (S, k):
         raise ShapeError(f"frame must have shape (S, k) = {(S, k)}, got {start.shape}")
     return k, warmup, start

@@ -73,9 +73,7 @@ class StepLinearization(Linearization):
                 raise DTypeError(f"{name} must be a function, got {type(function).__name__}")
         if vjp is not None and not callable(vjp):
             raise DTypeError(f"vjp must be a function or None, got {type(vjp).__name__}")
-        start = np.array(s0, dtype=np.float64)
-        if start.ndim not in (1, 2):
-            raise ShapeError(f"s0 must have shape (S,) or (n, S), got {start.shape}")
+        start = _start(s0)
         if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 0:
             raise ArgumentError(f"n_steps must be an integer of at least 0, got {n_steps!r}")
         self._push, self._pull = jvp, vjp
@@ -153,3 +151,18 @@ class StepLinearization(Linearization):
             )
         pushed = self._push(self.states[t, sequence].copy(), np.eye(self.state_size), *self._input(t, sequence))
         return self._checked(pushed, "jvp", (self.state_size,))
+
+
+def _start(s0: ArrayLike) -> Array:
+    """The state or states to start from, a finite float64 copy."""
+    given = np.asarray(s0)
+    if given.dtype.kind not in "fiub":
+        raise DTypeError(f"s0 must be made of real numbers, got dtype {given.dtype}")
+    if given.ndim not in (1, 2) or not given.size:
+        raise ShapeError(f"s0 must have shape (S,) or (n, S) with at least one number, got {given.shape}")
+    start = given.astype(np.float64)
+    bad = np.argwhere(~np.isfinite(start))
+    if len(bad):
+        at = tuple(int(i) for i in bad[0])
+        raise ArgumentError(f"s0 must be finite, s0[{', '.join(map(str, at))}] is {start[at]}")
+    return start
