@@ -353,3 +353,21 @@ def test_undecided_at_the_forward_level_says_how_many_sequences_it_would_take():
     assert near.curve.n == 20
     assert near.sequences_needed > 20
     assert f"about {near.sequences_needed:.0f} sequences would decide" in str(near)
+
+
+def test_the_radius_at_rest_is_that_at_the_mean_of_the_initial_states():
+    layer = elman.RNN(2, 6, rng=0)
+    W, b = layer.params["weight_hh_l0"], layer.params["bias_ih_l0"]
+    b[...] = np.random.default_rng(2).standard_normal(6)
+    h0 = 2 + np.random.default_rng(1).standard_normal((1, 5, 6))
+    d = elman.diagnose(layer, level="weights", input_sd=1.0, length=20, h0=h0, rng=0)
+    slopes = 1 - np.tanh(W @ h0[0].mean(axis=0) + b) ** 2
+    assert d.facts.rest_radius == pytest.approx(np.abs(np.linalg.eigvals(slopes[:, None] * W)).max(), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "h0", [0.0, np.zeros(6), np.zeros((1, 0, 6)), (), "abc", (np.zeros((1, 2, 6)), np.zeros((1, 1, 6)))]
+)
+def test_initial_states_of_another_shape_are_refused(h0):
+    with pytest.raises(ShapeError, match="h0 must be an array of shape"):
+        elman.diagnose(elman.RNN(2, 6, rng=0), level="weights", input_sd=1.0, length=20, h0=h0, rng=0)

@@ -174,3 +174,10 @@ def test_wrong_sweeps_are_refused():
         phase_diagram([1, 2], [0])
     with pytest.raises(ArgumentError, match="gain"):
         phase_diagram([-1, 2], [0, 1])
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "sigmoid", "linear"])
+@pytest.mark.parametrize("numbers", [(1e200,), (1.0, 1e308, 1e308)])
+def test_a_variance_that_overflows_is_refused(name, numbers):
+    with pytest.raises(ArgumentError, match="must be a finite float64"):
+        elman.mean_field(*numbers, nonlinearity=name)

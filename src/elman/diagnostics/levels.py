@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -55,7 +55,8 @@ class WeightFacts:
     norm : float or None
         Largest singular value of W_hh, likewise.
     rest_radius : float
-        Spectral radius of the Jacobian of one step from the initial state under the mean input.
+        Spectral radius of the Jacobian of one step under the mean input, from the model's own initial state
+        or the mean of those given.
     """
 
     radius: float | None
@@ -133,9 +134,10 @@ def simulated(
     if (sd < 0).any():
         raise ArgumentError(f"input_sd must not be negative, got {sd.min():.4g}")
     noise = mean + sd * rng.standard_normal((T, n, part.input_size))
-    states = _drawn(given.h0 if isinstance(given, ModelSequences) else h0, n, rng)
+    initial = _states(given.h0 if isinstance(given, ModelSequences) else h0)
+    states = _drawn(initial, n, rng)
     steps = noise if model.batch_axis == 1 else noise.swapaxes(0, 1)
-    return ModelSequences(model, steps, None, states, None), _facts(model, part, mean), given
+    return ModelSequences(model, steps, None, states, None), _facts(model, part, mean, initial), given
 
 
 def _channels(value: ArrayLike, name: str, D: int) -> Array:
@@ -151,15 +153,36 @@ def _drawn(h0: Any, n: int, rng: np.random.Generator) -> Any:
     """Initial states of ``n`` sequences, drawn among those given along their axis 1."""
     if h0 is None:
         return None
-    parts = h0 if isinstance(h0, tuple | list) else (h0,)
-    which = rng.integers(np.shape(parts[0])[1], size=n)
-    taken = tuple(np.take(plain_array(h, "h0"), which, axis=1) for h in parts)
-    return taken if isinstance(h0, tuple | list) else taken[0]
+    which = rng.integers((h0[0] if isinstance(h0, tuple) else h0).shape[1], size=n)
+    return _each(h0, lambda h: np.take(h, which, axis=1))
 
 
-def _facts(model: Diagnosable, part: Adjustable, mean: Array) -> WeightFacts:
-    """Radii and norm, from one step under the mean input."""
-    lin = model.linearize(mean.reshape(1, 1, part.input_size))
+def _states(h0: Any) -> Any:
+    """Initial states as arrays that have sequences along axis 1."""
+    if h0 is None:
+        return None
+    several = isinstance(h0, tuple | list)
+    parts = tuple(plain_array(h, "h0") for h in (h0 if several else (h0,)))
+    shapes = [part.shape for part in parts]
+    if {len(shape) for shape in shapes} != {3} or len({shape[1] for shape in shapes}) != 1 or not shapes[0][1]:
+        found = ", ".join(map(str, shapes)) or "none"
+        raise ShapeError(
+            "h0 must be an array of shape (layers, n, H), or a tuple of such with the same n >= 1, like the "
+            f"states that the model returns; got shape {found}"
+        )
+    return parts if several else parts[0]
+
+
+def _each(h0: Any, change: Callable[[Array], Array]) -> Any:
+    """Every array of a state changed; None is the model's own state."""
+    if h0 is None:
+        return None
+    return tuple(map(change, h0)) if isinstance(h0, tuple) else change(h0)
+
+
+def _facts(model: Diagnosable, part: Adjustable, mean: Array, initial: Any) -> WeightFacts:
+    """Radii and norm, from one step under the mean input from the mean initial state."""
+    lin = model.linearize(mean.reshape(1, 1, part.input_size), _each(initial, lambda h: h.mean(axis=1, keepdims=True)))
     factors = lin.factors
     weight = None if factors is None else factors.weight.astype(np.float64)
     return WeightFacts(

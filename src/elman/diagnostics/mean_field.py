@@ -167,7 +167,7 @@ def mean_field(
     Raises
     ------
     ArgumentError
-        If a number is negative or not finite, or the nonlinearity is another.
+        If a number is negative or not finite, their variance overflows, or the nonlinearity is another.
 
     References
     ----------
@@ -185,6 +185,11 @@ def mean_field(
     bias = variance(bias_variance, "bias_variance")
     if nonlinearity not in NONLINEARITIES:
         raise ArgumentError(f"nonlinearity must be one of {', '.join(map(repr, NONLINEARITIES))}, got {nonlinearity!r}")
+    if not math.isfinite(g * g + added + bias):
+        raise ArgumentError(
+            f"gain^2 + input_variance + bias_variance must be a finite float64, got gain {g:.4g}, input_variance "
+            f"{added:.4g}, bias_variance {bias:.4g}; give smaller numbers"
+        )
     phi = NONLINEARITIES[nonlinearity]
     q = _variance(phi, g, added + bias)
     slopes = phi.share if phi.share is not None else phi.moments(q)[1]
