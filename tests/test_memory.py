@@ -348,3 +348,29 @@ def test_summary_and_dict(kind):
     plain = json.loads(json.dumps(result.to_dict()))
     np.testing.assert_array_equal(plain["per_lag"], result.per_lag)
     assert plain["total"] == result.total
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+def test_a_huge_or_tiny_input_vector_changes_nothing(factor):
+    W, v = stable(8, 0)
+    plain, other = memory_capacity(W, v), memory_capacity(W, v * factor)
+    assert other.total == plain.total == 8
+    np.testing.assert_allclose(other.per_lag, plain.per_lag, atol=1e-9)
+
+
+def test_fisher_memory_over_many_lags():
+    # independent units: J_k = sum_i (1 - r_i^2) r_i^(2 k)
+    r = np.array([0.9999, 0.5])
+    memory = fisher_memory(np.diag(r), np.ones(2))
+    lags = np.arange(len(memory.per_lag))
+    expected = ((1 - r**2) * r ** (2 * lags[:, None])).sum(axis=1)
+    np.testing.assert_allclose(memory.per_lag, expected, rtol=1e-8)
+    assert memory.total == pytest.approx(2, rel=1e-10)
+    assert 0.9999 ** (2 * len(lags)) == pytest.approx(2e-9, rel=1e-3)
+
+
+def test_a_fisher_memory_without_end_is_refused():
+    W = np.diag([0.9999999, 0.5])
+    with pytest.raises(ArgumentError, match="1000000 lags"):
+        fisher_memory(W, np.ones(2))
+    assert len(fisher_memory(W, np.ones(2), max_lag=9).per_lag) == 10

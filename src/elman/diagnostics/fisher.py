@@ -24,6 +24,8 @@ _NEGLIGIBLE = 1e-9
 # Doublings of the number of summed powers: enough for radii up to about 1 - 1e-12.
 _DOUBLINGS = 50
 _MOST_LAGS = 1_000_000
+# Lags whose information is computed at once.
+_BLOCK = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +96,8 @@ def fisher_memory(
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If W is not a finite real square matrix, v does not fit it, the spectral radius is 1 or more or too near to it
-        for float64, or the noise is not positive.
+        If W is not a finite real square matrix, v does not fit it, the noise is not positive, or the spectral radius is
+        1 or more, too near to it for float64, or without ``max_lag`` so near that more than a million lags count.
 
     References
     ----------
@@ -112,17 +114,32 @@ def fisher_memory(
     noise = positive_number(noise_variance, "noise_variance", "squared units of the state")
     wanted = None if max_lag is None else whole_number(max_lag, "max_lag", 0) + 1
     factor = scipy.linalg.cho_factor(_gramian(matrix, noise * np.eye(len(matrix))))
-    # the sum over all lags by the equation for the transpose
-    whole = float(vector @ _gramian(matrix.T, scipy.linalg.cho_solve(factor, np.eye(len(matrix)))) @ vector)
-    values: list[float] = []
-    held, signal = 0.0, vector
-    while len(values) < (wanted or _MOST_LAGS):
-        values.append(max(0.0, float(signal @ scipy.linalg.cho_solve(factor, signal))))
-        held += values[-1]
-        if wanted is None and whole - held <= _NEGLIGIBLE * whole:
+    information = scipy.linalg.cho_solve(factor, np.eye(len(matrix)))
+    # what W^k v and all later ones hold together, by the equation for the transpose
+    later = _gramian(matrix.T, information)
+    whole = float(vector @ later @ vector)
+    negligible = _NEGLIGIBLE * whole
+    if wanted is None:
+        last = np.linalg.matrix_power(matrix, _MOST_LAGS) @ vector
+        if last @ later @ last > negligible:
+            raise ArgumentError(
+                f"the spectral radius of W is so near 1 that the memory extends over more than {_MOST_LAGS} lags; "
+                "scale W down, or say with max_lag how many to return"
+            )
+    limit, count, signal = wanted or _MOST_LAGS, 0, vector
+    parts: list[Array] = []
+    while count < limit:
+        signals = np.empty((min(_BLOCK, limit - count), len(matrix)))
+        for row in signals:
+            row[:] = signal
+            signal = matrix @ signal
+        parts.append(np.maximum(0.0, (signals * scipy.linalg.cho_solve(factor, signals.T).T).sum(axis=1)))
+        count += len(signals)
+        if wanted is None and signal @ later @ signal <= negligible:
+            rest = ((signals @ later) * signals).sum(axis=1)
+            parts[-1] = parts[-1][: max(1 if count <= _BLOCK else 0, int(np.count_nonzero(rest > negligible)))]
             break
-        signal = matrix @ signal
-    return FisherMemory(np.array(values), whole, len(matrix))
+    return FisherMemory(np.concatenate(parts), whole, len(matrix))
 
 
 def _gramian(W: Array, start: Array) -> Array:

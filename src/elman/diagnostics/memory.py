@@ -170,12 +170,14 @@ def controllable_part(W: Array, v: Array) -> Array:
     ndarray, shape (r, r)
         Upper Hessenberg; r = 0 if v is 0.
     """
-    size, length = len(v), float(np.linalg.norm(v))
-    if length == 0:
+    size, largest = len(v), float(np.abs(v).max())
+    if largest == 0:
         return np.zeros((0, 0))
+    # squares of huge or tiny entries would leave the range of float64
+    direction = v / largest
     tolerance = 10 * size * np.finfo(np.float64).eps * float(np.linalg.norm(W))
     basis, hessenberg = np.zeros((size, size)), np.zeros((size + 1, size))
-    basis[0] = v / length
+    basis[0] = direction / np.linalg.norm(direction)
     for k in range(size):
         w = W @ basis[k]
         for _ in range(2):
