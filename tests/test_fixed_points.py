@@ -39,9 +39,17 @@ def test_a_weak_unit_has_one_fixed_point(w):
 
 def test_a_unit_at_its_bifurcation_has_one_fixed_point():
     # h - tanh h ~ h^3 / 3: a residual of 1e-12 leaves h known to about 1e-4
-    found = fixed_points(unit(1.0), None, np.linspace(-2, 2, 9)[:, None], separation=1e-3)
+    found = fixed_points(unit(1.0), None, np.linspace(-2, 2, 9)[:, None])
+    assert len(found) == 1
+    assert found.counts.tolist() == [9]
     np.testing.assert_allclose(found.points, [[0]], atol=2e-4)
     assert found.eigenvalues[0, 0] == pytest.approx(1, abs=1e-6)
+
+
+def test_three_points_just_above_the_bifurcation_are_told_apart():
+    # tanh(w h) = h at h^2 ~ 3 (w - 1)
+    found = fixed_points(unit(1 + 5e-8), None, np.linspace(-2, 2, 9)[:, None])
+    np.testing.assert_allclose(np.sort(found.points[:, 0]), [-np.sqrt(15e-8), 0, np.sqrt(15e-8)], atol=3e-5)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +202,10 @@ def test_what_is_printed_and_kept(memory):
     plain = json.loads(json.dumps(found.to_dict()))
     assert plain["points"] == found.points.tolist()
     assert plain["n_starts"] == 64
-    many = fixed_points(unit(1.0), None, np.linspace(-1, 1, 200)[:, None], separation=1e-12)
+    layer = RNN(0, 1, nonlinearity="identity", rng=0)
+    layer.params["weight_hh_l0"][:], layer.params["bias_hh_l0"][:] = 1.0, 0.0
+    many = fixed_points(layer, None, np.linspace(-1, 1, 200)[:, None])
+    assert len(many) == 200  # all states stand still: those of a line attractor are not one
     assert "more" in str(many)
 
 

@@ -16,6 +16,8 @@ from .validation import plain_array, positive_number, require_finite, whole_numb
 
 # A slow point this many times further out than the starts is where gates saturate, and q falls on to infinity.
 _REACH = 2.0
+# Times the cube root of tol: at a pitchfork, |F(s) - s| ~ |s|^3 / 3, points at rest are up to 2.9 of them apart.
+_DOUBT = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +154,9 @@ def fixed_points(
     tol : float, default 1e-12
         A point is fixed if ``|F(s) - s| <= tol max(1, |s|)``.
     separation : float, default 1e-6
-        Points closer than this times ``max(1, |s|)`` are the same. At a bifurcation ``J - I`` is singular and ``tol``
-        fixes a point to its square or cube root only.
+        Points closer than this times ``max(1, |s|)`` are the same. So are fixed points closer than ten cube roots of
+        ``tol`` (1e-3) with the line between them at rest within ``tol``, as at a bifurcation, where ``J - I`` is
+        singular and ``tol`` fixes a point to its square or cube root only.
     max_iterations : int, default 200
         Newton steps.
     rng : None, int or numpy.random.Generator
@@ -187,7 +190,7 @@ def fixed_points(
     found = np.flatnonzero(converged | ((q <= slow) & near))
     # of points that are one, the slowest stands for all
     found = found[np.argsort(speed[found], kind="stable")]
-    chosen, counts = _distinct(points[found], separation * size[found])
+    chosen, counts = _distinct(system, points[found], converged[found], separation, tol)
     # by kind, and the points that most starts found first
     order = np.lexsort((-counts, ~converged[found[chosen]]))
     keep, counts = found[chosen][order], counts[order]
@@ -220,12 +223,32 @@ def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | No
     return np.atleast_2d(given).astype(np.float64)
 
 
-def _distinct(points: Array, radii: Array) -> tuple[Array, Array]:
-    """Indices of points (m, S) further apart than their radii (m,), the first of each, and how many each stands for."""
+def _distinct(
+    system: ConstantInput, points: Array, converged: Array, separation: float, tol: float
+) -> tuple[Array, Array]:
+    """Indices of points (m, S) that are apart, the first of each, and how many each stands for."""
     left, chosen, counts = np.arange(len(points)), [], []
     while len(left):
-        near = np.linalg.norm(points[left] - points[left[0]], axis=1) <= radii[left[0]]
+        first, others = points[left[0]], points[left]
+        distances = np.linalg.norm(others - first, axis=1) / max(1.0, float(np.linalg.norm(first)))
+        same = distances <= separation
+        doubtful = ~same & (distances <= _DOUBT * np.cbrt(tol)) & converged[left] & converged[left[0]]
+        same[doubtful] = _at_rest_between(system, first, others[doubtful], tol)
         chosen.append(int(left[0]))
-        counts.append(int(near.sum()))
-        left = left[~near]
+        counts.append(int(same.sum()))
+        left = left[~same]
     return np.array(chosen, dtype=int), np.array(counts, dtype=int)
+
+
+def _at_rest_between(system: ConstantInput, first: Array, others: Array, tol: float) -> Array:
+    """Whether (m,) three states on the way from ``first`` (S,) to each of ``others`` (m, S) are at rest within tol.
+
+    Three, because the middle between the two outer points of a pitchfork is a fixed point of its own.
+    """
+    rest = np.ones(len(others), dtype=bool)
+    if len(others):
+        for share in (0.25, 0.5, 0.75):
+            states = first + share * (others - first)
+            speed = np.linalg.norm(system(states) - states, axis=1)
+            rest &= speed <= tol * np.maximum(1.0, np.linalg.norm(states, axis=1))
+    return rest
