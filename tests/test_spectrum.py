@@ -6,6 +6,7 @@ import scipy.linalg
 
 from elman.diagnostics.spectrum import spectrum
 from elman.errors import ArgumentError, DTypeError, ShapeError
+from elman.layers import GRU, Network, Readout
 
 # The two-by-two textbook examples of transient growth (Trefethen and Embree, Spectra and Pseudospectra, 2005).
 JORDAN = [[0.9, 10.0], [0.0, 0.9]]
@@ -253,3 +254,34 @@ def test_rates_print_without_rounding_dust():
     assert "radius            1            +0.0000 nats/step" in text
     assert text.count("+0.0000 nats/step") == 3
     assert "-inf nats/step" in str(spectrum(np.zeros((2, 2))))
+
+
+@pytest.mark.parametrize("exponent", [-1000, -600, -470, 470, 600, 1000])
+def test_huge_and_tiny_matrices_have_scaled_numbers(exponent):
+    W = np.random.default_rng(0).standard_normal((40, 40)) / np.sqrt(40)
+    factor = 2.0**exponent
+    plain, other = spectrum(W), spectrum(W * factor)
+    np.testing.assert_allclose(np.abs(other.eigenvalues) / factor, np.abs(plain.eigenvalues), rtol=1e-12)
+    np.testing.assert_allclose(other.singular_values / factor, plain.singular_values, rtol=1e-12)
+    for name in ("radius", "norm", "numerical_radius", "departure_from_normality"):
+        assert getattr(other, name) / factor == pytest.approx(getattr(plain, name), rel=1e-9)
+    assert other.eigenvector_condition == pytest.approx(plain.eigenvector_condition, rel=1e-9)
+    assert "radius" in str(other)
+
+
+def test_a_huge_nilpotent_matrix():
+    huge = spectrum([[0.0, 1e200], [0.0, 0.0]])
+    assert huge.departure_from_normality == pytest.approx(1e200)
+    assert huge.numerical_radius == pytest.approx(5e199)
+
+
+def test_a_network_is_its_layer():
+    net = Network(GRU(2, 5, rng=0), Readout(5, 1, rng=0))
+    assert str(spectrum(net)) == str(spectrum(net.layer))
+    assert set(spectrum(net)) == set(net.layer.recurrent_matrices)
+
+
+@pytest.mark.parametrize("wrong", [None, "abc", object()])
+def test_what_is_no_matrix_is_named(wrong):
+    with pytest.raises(DTypeError, match=f"W must be a square matrix .* got {type(wrong).__name__}"):
+        spectrum(wrong)

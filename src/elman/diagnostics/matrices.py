@@ -40,12 +40,34 @@ def square_matrix(value: ArrayLike, name: str) -> Array:
         If it is not square, not real, or not finite.
     """
     given = plain_array(value, name)
+    if given.dtype.kind not in "fiubc":
+        raise DTypeError(
+            f"{name} must be a square matrix (H, H) of real numbers, got {type(value).__name__} with dtype "
+            f"{given.dtype}; of a layer or network pass the object, or one of its recurrent_matrices"
+        )
     if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
         raise ShapeError(
             f"{name} must be a square matrix (H, H) with H >= 1, got shape {given.shape}; of a gated cell's "
             "weight_hh (G, H) pass one gate's H rows"
         )
     return real_array(given, name)
+
+
+def scaled(matrix: Array) -> tuple[Array, float]:
+    """The matrix divided by a power of two near its largest entry, and that power (1 for a zero matrix).
+
+    Without rounding but of entries below the range of float64. LAPACK's eigenvalues are wrong beyond about ``1e138``,
+    and squares of entries leave the range beyond ``1e154``.
+    """
+    largest = float(np.abs(matrix).max())
+    scale = float(np.ldexp(1.0, int(np.frexp(largest)[1]) - 1)) if largest else 1.0
+    return matrix / scale, scale
+
+
+def frobenius_norm(matrix: Array) -> float:
+    """Root of the sum of squares, none of which overflows; inf only where the norm itself is too large."""
+    unit, scale = scaled(matrix)
+    return float(np.linalg.norm(unit)) * scale
 
 
 def sparse_or_operator(value: Any, name: str) -> Any:

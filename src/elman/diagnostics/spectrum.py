@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from ..linearization import Array
 from .gates import SpectrumByGate
-from .matrices import sparse_or_operator, square_matrix
+from .matrices import frobenius_norm, scaled, sparse_or_operator, square_matrix
 from .partial_spectrum import PartialSpectrum, partial_spectrum, time_constants
 from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, sigma_min_grid, window_about
 from .resolvent import kreiss_constant, numerical_radius
@@ -86,22 +86,23 @@ class Spectrum:
     @cached_property
     def numerical_radius(self) -> float:
         """``max_theta lambda_max((e^{i theta} W + h.c.) / 2)``, to about 1e-9 relative; ``radius <= it <= norm``."""
-        return numerical_radius(self.W)
+        matrix, scale = scaled(self.W)
+        return numerical_radius(matrix) * scale
 
     @cached_property
     def _schur(self) -> Array:
         """Complex upper triangular Schur form of W, (H, H)."""
-        triangular: Array = scipy.linalg.schur(self.W, output="complex")[0]
-        return triangular
+        matrix, scale = scaled(self.W)
+        triangular: Array = scipy.linalg.schur(matrix, output="complex")[0]
+        return triangular * scale
 
     @cached_property
     def departure_from_normality(self) -> float:
         """Henrici's departure from normality in the Frobenius norm, 0 for a normal matrix.
 
-        The norm of the strict upper triangle of the Schur form: the textbook difference ``|W|_F^2 - sum |lambda|^2``
-        would cancel for nearly normal matrices (Henrici 1962).
+        The norm of the Schur form's strict upper triangle: ``|W|_F^2 - sum |lambda|^2`` would cancel (Henrici 1962).
         """
-        return float(np.linalg.norm(np.triu(self._schur, 1)))
+        return frobenius_norm(np.triu(self._schur, 1))
 
     @cached_property
     def eigenvector_condition(self) -> float:
@@ -110,7 +111,7 @@ class Spectrum:
         Perturbing W by E moves no eigenvalue by more than this times ``|E|`` (Bauer and Fike 1960), and ``|W^k|``
         is at most this times ``radius^k``. inf for a defective matrix; near 1e15 rounding hides whether it is one.
         """
-        values = scipy.linalg.svdvals(scipy.linalg.eig(self.W)[1])
+        values = scipy.linalg.svdvals(scipy.linalg.eig(scaled(self.W)[0])[1])
         return float(values[0] / values[-1]) if values[-1] > 0 else float("inf")
 
     def pseudospectral_radius(self, eps: float) -> float:
@@ -208,7 +209,7 @@ class Spectrum:
         power = self.W
         for k in range(1, MAX_POWER + 1):
             # the Frobenius norm is cheap and never less than the spectral norm
-            frobenius = float(np.linalg.norm(power))
+            frobenius = frobenius_norm(power)
             if frobenius > peak.value:
                 value = float(scipy.linalg.svdvals(power)[0])
                 # rounding must not move the peak of a plateau to a later step
@@ -286,7 +287,7 @@ def spectrum(W: Any) -> Spectrum | PartialSpectrum | SpectrumByGate:
     W : array_like, scipy.sparse array or LinearOperator, (H, H); or mapping of names to these; or layer
         Real, finite, ``H >= 1``: ``W_hh`` of an Elman cell, one gate's block of another cell, or any Jacobian. Gated
         cells by gate: a mapping such as ``{"i": W_i, "f": W_f, ...}``, or an object whose ``recurrent_matrices`` is
-        one, as a layer's.
+        one, as a layer's, or whose ``layer`` has them, as a network.
 
     Returns
     -------
@@ -312,7 +313,8 @@ def spectrum(W: Any) -> Spectrum | PartialSpectrum | SpectrumByGate:
     >>> round(s.transient_peak.value, 3), s.transient_peak.step
     (38.746, 9)
     """
-    matrices = getattr(W, "recurrent_matrices", W)
+    owner = W if hasattr(W, "recurrent_matrices") else getattr(W, "layer", W)
+    matrices = getattr(owner, "recurrent_matrices", W)
     if isinstance(matrices, Mapping):
         return SpectrumByGate({str(name): _spectrum(matrix, f"W[{name!r}]") for name, matrix in matrices.items()})
     return _spectrum(W, "W")
@@ -329,9 +331,10 @@ def _spectrum(W: Any, name: str) -> Spectrum | PartialSpectrum:
     if not isinstance(matrix, np.ndarray):
         matrix = square_matrix(matrix @ np.eye(size), name)
     matrix.setflags(write=False)
-    eigenvalues = scipy.linalg.eigvals(matrix)
+    unit, scale = scaled(matrix)
+    eigenvalues = scipy.linalg.eigvals(unit) * scale
     order = np.lexsort((eigenvalues.imag, eigenvalues.real, np.abs(eigenvalues)))[::-1]
-    return Spectrum(matrix, eigenvalues[order], scipy.linalg.svdvals(matrix))
+    return Spectrum(matrix, eigenvalues[order], scipy.linalg.svdvals(unit) * scale)
 
 
 def _rate(factor: float) -> str:
