@@ -141,13 +141,27 @@ class TunedPrescription:
             )
         else:
             lines.append("  measured  not: no sequences were held out")
-        reached = f"within {self.tolerance:g} of the target"
-        if not self.reached:
-            reached = f"NOT {reached}: this lever alone does not get there; try another, or weaker inputs"
-        lines.append(f"  reached   {reached}")
+        lines.append(f"  reached   {self._outcome()}")
         lines += self._limits()
         lines.append("  This moves the rate; it does not promise better training. The changed copy is .model")
         return "\n".join(lines)
+
+    def _outcome(self) -> str:
+        """Whether the rate is within the tolerance, and if not, whether sampling, held-out data or the lever missed."""
+        within = f"within {self.tolerance:g} of the target"
+        if self.reached:
+            return within
+        if self.measured is not None:
+            low, high = self.measured.rate_ci
+            apart = low > self.target + self.tolerance or high < self.target - self.tolerance
+            if self.measured.alive[-1] and not apart:
+                return f"not decided by {self.measured.n} held-out sequences whether {within}: take more"
+            if abs(self.after.rate - self.target) <= self.tolerance:
+                return f"NOT {within}: what was found did not carry over to held-out sequences"
+        return (
+            f"NOT {within}: this lever alone does not get there in {len(self.runs)} runs; try another, more runs, or "
+            "weaker inputs"
+        )
 
     def _limits(self) -> list[str]:
         """Clipping and truncation, a line each."""

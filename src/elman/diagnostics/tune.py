@@ -1,4 +1,4 @@
-"""The search for a change that gives a wished rate: secant steps, inside a bracket once there is one."""
+"""The search for a change that gives a wished rate: secant steps, outward until there is a bracket, then inside it."""
 
 from __future__ import annotations
 
@@ -73,6 +73,8 @@ def search(
 ) -> dict[float, float]:
     """Zero of a function, from two points, by secant steps; by halving where these leave the bracket.
 
+    Until there is a bracket, a secant step back among the points that were tried is replaced by one beyond them.
+
     Parameters
     ----------
     miss : callable
@@ -113,8 +115,18 @@ def _next(points: list[tuple[float, float]], longest: float) -> float:
         step = b - g / slope if slope else math.nan
         return step if low < step < high else (low + high) / 2
     if math.isnan(slope) or slope == 0:
-        return b + math.copysign(longest, b) if b else -a
-    return b + max(-longest, min(longest, -g / slope))
+        step = b + math.copysign(longest, b) if b else -a
+    else:
+        step = b + max(-longest, min(longest, -g / slope))
+    low, high = min(points)[0], max(points)[0]
+    return _outward(points, b, longest) if low <= step <= high else step
+
+
+def _outward(points: list[tuple[float, float]], best: float, longest: float) -> float:
+    """One longest step beyond all points: on where the latest bettered the rest, else on the other side."""
+    (low, at_low), (high, at_high), latest = min(points), max(points), points[-1][0]
+    up = (latest == high) == (latest == best) if latest in (low, high) else abs(at_high) <= abs(at_low)
+    return high + longest if up else low - longest
 
 
 def _amount(lever: str, position: float) -> float:
