@@ -284,15 +284,11 @@ def _log_norms(norms: Array | None) -> list[float]:
 
 def _radii(layer: Recurrent) -> dict[str, float]:
     """Spectral radius of each gate's recurrent matrix, behind its projection if there is one."""
-    out = {}
-    for d in layer.stack.directions:
-        W = layer.params[d.weight_hh].reshape(d.n_gates, d.H, d.R).astype(np.float64)
-        if d.weight_hr in layer.params:
-            W = layer.params[d.weight_hr].astype(np.float64) @ W
-        for gate, matrix in zip(d.cell.gates, W, strict=True):
-            name = d.suffix.lstrip("_") if d.n_gates == 1 else gate + d.suffix
-            out[name] = float(np.abs(np.linalg.eigvals(matrix)).max())
-    return out
+    single = layer.stack.directions[0].n_gates == 1
+    return {
+        name.partition("_")[2] if single else name: float(np.abs(np.linalg.eigvals(matrix.astype(np.float64))).max())
+        for name, matrix in layer.recurrent_matrices.items()
+    }
 
 
 def _saturation(layer: Recurrent, x: Any, h0: Any) -> float:
