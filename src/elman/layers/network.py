@@ -19,7 +19,7 @@ from .losses import Loss, get_loss
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
 from .states import State
-from .trace import Gradients, Trace
+from .trace import Gradients, Trace, final_output
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -162,14 +162,14 @@ class Network(Parameterised):
             As for the layer.
         """
         self._check_parts()
-        hidden, hn = self.layer(x, h0, lengths=lengths, reset=reset)
+        batch = self.layer.batch(x, lengths, reset)
+        hidden, hn = self.layer.evaluate(batch, h0)
         if self.at == "end":
-            return self.readout(self.layer.final_output(hn)), hn
+            return self.readout(final_output(hn, self.layer.stack.per_layer)), hn
         if isinstance(hidden, list):
             return [self.readout(h) for h in hidden], hn
         output = self.readout(hidden)
-        if lengths is not None:
-            batch = self.layer.batch(x, lengths)
+        if batch.lengths is not None:
             batch.inside_out(output)[~batch.valid] = 0
         return output, hn
 

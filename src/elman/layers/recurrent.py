@@ -198,7 +198,10 @@ class Recurrent(Dynamics):
         NonFiniteError
             If a state overflows.
         """
-        batch = self.batch(x, lengths, reset)
+        return self.evaluate(self.batch(x, lengths, reset), h0)
+
+    def evaluate(self, batch: Batch, h0: State | None) -> tuple[Any, Any]:
+        """What calling the layer gives, for checked sequences."""
         done = self.stack.forward(self.params, batch, self._state(h0, batch), False, None, scratch(), None)
         output = batch.outward(done.output.flat.reshape(batch.T, batch.B, self.output_size))
         return output, self.states.outward(self._final(done.records), batch.single)
@@ -248,10 +251,9 @@ class Recurrent(Dynamics):
         view = done.output.view(self.output_size).reshape(batch.T, batch.B, self.output_size)
         view.flags.writeable = False
         final = self._final(records)
-        last = final[-stack.per_layer :, :, 0, : stack.directions[0].R]
         return Trace(
             batch.outward(view), self.states.outward(final, batch.single), named_states(stack, records),
-            named_gates(stack, records), records, batch, done.output, noise, stack.key, last,
+            named_gates(stack, records), records, batch, done.output, noise, stack.key, stack.per_layer,
         )  # fmt: skip
 
     def backward(
@@ -298,12 +300,6 @@ class Recurrent(Dynamics):
     def final_gradient(self, trace: Trace, d_hn: State | None) -> Array | None:
         """``dL/d hn`` in the kernels' order, checked; None for zero."""
         return None if d_hn is None else self.states.inward(d_hn, "d_{}n", trace.batch.B, trace.batch.single)
-
-    def final_output(self, hn: Any) -> Array:
-        """From the final states what a classifier of sequences reads; see :attr:`Trace.final_output`."""
-        h = hn[0] if isinstance(hn, tuple) else hn
-        final: Array = np.concatenate(list(h[-self.stack.per_layer :]), axis=-1)
-        return final
 
     def spread_final(self, trace: Trace, d: Rows, d_state: Array | None) -> Array:
         """Add rows of the gradient of ``trace.final_output`` to that of the final states, in the kernels' order."""

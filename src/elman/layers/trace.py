@@ -75,7 +75,7 @@ class Trace:
     rows: Rows
     noise: Noise | None
     key: tuple[Any, ...]
-    last: Array
+    per_layer: int
 
     @property
     def final_output(self) -> Array:
@@ -84,12 +84,18 @@ class Trace:
         The forward direction's at the last valid step beside the backward direction's at the first, which ``output``
         has in different places. For a sequence of length 0 it is the initial state.
         """
-        final: Array = np.concatenate(list(self.last), axis=1)
-        return final[0] if self.batch.single else final
+        return final_output(self.hn, self.per_layer)
 
     def __repr__(self) -> str:
         shape = f"list of {self.batch.B}" if self.batch.listed else self.output.shape
         return f"Trace(output {shape}, states {', '.join(self.states)})"
+
+
+def final_output(hn: Any, per_layer: int) -> Array:
+    """The last layer's final output, its ``per_layer`` directions side by side, from the final states of all."""
+    h = hn[0] if isinstance(hn, tuple) else hn
+    joined: Array = np.concatenate(list(h[-per_layer:]), axis=-1)
+    return joined
 
 
 def named_states(stack: Stack, records: tuple[Record, ...]) -> Named:
