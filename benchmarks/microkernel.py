@@ -25,7 +25,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from elman.kernels import tile
+from elman.kernels import packing, tile
 from elman.kernels.compile import integer
 from elman.kernels.host import HOST
 from elman.kernels.vector import Emitter, declare, lanes_of, pointers
@@ -121,7 +121,7 @@ def affine(N: int, K: int, J: int, dtype: str) -> Callable[[int], None]:
     A, W, b = (rng.standard_normal(size).astype(dtype) for size in ((N, K), (J, K), J))
     Jp, stride = tile.padded(J, A.itemsize), tile.row_stride(J, A.itemsize)
     P, bias, C = np.empty(Jp * K, dtype), np.zeros(Jp, dtype), np.zeros(N * stride, dtype)
-    tile.pack(W.reshape(-1), 1, J, K, P)
+    packing.pack(W.reshape(-1), np.zeros(1, np.intp), J, K, P)
     bias[:J] = b
     arguments = (A.reshape(-1), K, P, K, Jp // lanes_of(A.itemsize), bias, C, stride, N)
     run_affine(1, *arguments)

@@ -71,7 +71,7 @@ def test_check_cell_catches_wrong_weight_gradients():
 def test_check_cell_catches_bits_that_depend_on_the_batch():
     def forward(variant, *args):
         status = module.forward(variant, *args)
-        states, b1 = args[5], args[-1]
+        states, b1 = args[6], args[-1]
         if b1 > 4:
             states += np.spacing(states)
         return status

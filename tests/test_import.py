@@ -74,8 +74,8 @@ def test_it_compiles_nothing_and_starts_no_thread(run_script):
         import threading
         import elman
         from elman.cells import ELMAN
-        from elman.kernels import activations, tile
-        for kernel in (ELMAN.forward, ELMAN.backward, tile.affine, tile.pack, activations.activate_rows):
+        from elman.kernels import activations, packing, tile
+        for kernel in (ELMAN.forward, ELMAN.backward, tile.affine, packing.pack, activations.activate_rows):
             assert not getattr(kernel, "signatures", [])
         print(threading.active_count())
     """

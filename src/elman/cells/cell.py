@@ -17,13 +17,14 @@ gates    T * B, or B if ``slots`` is 2      ``[block][Hp]``, what backward needs
 delta    T * B * K (or B * K)               ``[block][Hp]``, gradients of the pre-activations; then that of the output,
                                             for a cell that projects
 d_state  B * K                              ``[state][Hp]``, gradient of the state; likewise tangents
-P_ih     panels ``[block][Hp/lanes][D]``    W_ih packed along its gates (``elman.kernels.tile.pack``)
+P_ih     panels ``[block][Hp/lanes][D]``    W_ih packed along its gates (``elman.kernels.packing.pack``)
 P_hh     panels ``[block][Hp/lanes][R]``    W_hh likewise; then W_hr, for a cell that projects
-P_back   panels ``[Rp/lanes][block, Hp]``   W_hh packed along its columns, for ``delta @ W_hh`` (``tile.pack_back``),
+P_back   panels ``[Rp/lanes][block, Hp]``   W_hh packed along its columns, for ``delta @ W_hh`` (``pack_back``),
                                             of the last block H only; then W_hr likewise
 active   T                                  int64: how many rows have step t
-bias     ``[block][Hp]``                    b_ih and b_hh, summed where both enter a block
-init     T * B * K, or one                  ``[block][Hp]``, where the sums of a tangent start: what x adds, or zeros
+init     T * B, or one                      ``[block][Hp]``, where the sums of a step start: the bias of each block
+                                            (b_ih and b_hh, summed where both enter it), perhaps with what x adds
+         T * B * K, or one                  for tangents: what the tangent of x adds, or zeros
 zero     one vector                         zeros, where a sum has no start value
 ======== ================================== ==============================================================
 
@@ -78,9 +79,10 @@ class Cell:
         Whether the output is a product ``W_hr m`` of R numbers, ``weight_hr (R, H)``: a row of ``delta`` then has one
         more block, the gradient of the output.
     forward : callable
-        ``forward(variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active,
-        t0, t1, b0, b1)`` fills states (and gates, if ``slots > 2``) and, if ``out`` is not empty, the first R numbers
-        of its row ``t * B + b`` with the output. Returns a status, see 3.
+        ``forward(variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots,
+        active, t0, t1, b0, b1)`` fills states (and gates, if ``slots > 2``) and, if ``out`` is not empty, the first R
+        numbers of its row ``t * B + b`` with the output. The sums of step t start from row ``(t - t0) * B + b`` of
+        ``init`` (``i_rs`` is 0 where it is one row); D is 0 where that has what x adds. Returns a status, see 3.
     backward : callable
         ``backward(variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B,
         K, keep, active, t0, t1, b0, b1)`` adds row ``(t * B + b) * K + k`` of dY (if not empty) to the gradient of the

@@ -44,21 +44,22 @@ def _rows_delta(variant, h, hoff, g, goff, g_rs, d, doff, d_rs, rows, U, squares
 
 @kernel
 def forward(
-    variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1, b0, b1
+    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
+    b0, b1,
 ):  # fmt: skip
     """Fill states of the window: bias + x W_ih^T, then + h W_hh^T in the same sum, then the nonlinearity in place."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
     zero, one = integer(0), integer(1)
     for t in range(t0, t1):
-        N = min(b1, active[t]) - b0
+        N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
-        x = (t * B + b0) * x_rs
-        product(N, U, D, bias, zero, zero, VL, X, x, x_rs, one, P_ih, zero, D * VL, VL, states, new, s_rs)
-        product(N, U, H, states, new, s_rs, VL, states, now, s_rs, one, P_hh, zero, H * VL, VL, states, new, s_rs)
+        x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
+        product(N, U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, states, new, s_rs)
+        product(N, U, states, new, s_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, states, new, s_rs)
         if activate(variant, states, new, s_rs, N, U) == 0:
             return t
         if out.size > 0:
@@ -77,7 +78,7 @@ def backward(
     U = (H + VL - 1) // VL
     o, i = integer(0), integer(1)
     for t in range(t1 - 1, t0 - 1, -1):
-        n1 = min(b1, active[t])
+        n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
         for b in range(b0, n1):
@@ -90,7 +91,7 @@ def backward(
             _rows_delta(variant, states, h, d_state, g, s_rs, delta, to, d_rs, K, U, squares, (t * B + b) * K)
         at = (keep * t * B + b0) * K * d_rs
         to = b0 * K * s_rs
-        product((n1 - b0) * K, U, H, zero, o, o, o, delta, at, d_rs, i, P_back, o, H * VL, VL, d_state, to, s_rs)
+        product((n1 - b0) * K, U, zero, o, o, o, H, delta, at, d_rs, i, P_back, o, H * VL, VL, d_state, to, s_rs)
 
 
 @kernel
@@ -105,7 +106,7 @@ def tangent(
         now = (t % 2 * B + b0) * K * v_rs
         new = ((t + 1) % 2 * B + b0) * K * v_rs
         x = ((t - t0) * B + b0) * K * i_rs
-        product((b1 - b0) * K, U, H, init, x, i_rs, VL, V, now, v_rs, i, P_hh, o, H * VL, VL, V, new, v_rs)
+        product((b1 - b0) * K, U, init, x, i_rs, VL, H, V, now, v_rs, i, P_hh, o, H * VL, VL, V, new, v_rs)
         for b in range(b0, b1):
             h = ((t + 1) * B + b) * s_rs
             v = ((t + 1) % 2 * B + b) * K * v_rs

@@ -11,5 +11,5 @@ def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1,
     """Add ``[1, x, h]^T delta`` to dW: row r of the states is what step t = r // B read."""
     o, i = integer(0), integer(1)
     accumulate(one, o, i, delta, d_rs, r0, r1, v0, v1, dW, o, w_rs)
-    accumulate(X, x_rs, D, delta, d_rs, r0, r1, v0, min(v1, x1), dW, w_rs, w_rs)
-    accumulate(states, s_rs, R, delta, d_rs, r0, r1, max(v0, h0), v1, dW, (1 + D) * w_rs, w_rs)
+    accumulate(X, x_rs, D, delta, d_rs, r0, r1, v0, v1 if v1 < x1 else x1, dW, w_rs, w_rs)
+    accumulate(states, s_rs, R, delta, d_rs, r0, r1, v0 if v0 > h0 else h0, v1, dW, (1 + D) * w_rs, w_rs)

@@ -47,7 +47,8 @@ _tangent_rows = elementwise(_tangent, 11, (10,), "squares")
 
 @kernel
 def forward(
-    variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1, b0, b1
+    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
+    b0, b1,
 ):  # fmt: skip
     """Fill states and gates: x feeds blocks 0-2 of a row, h feeds blocks 1-3, whose last starts from its bias."""
     VL = lanes(states)
@@ -55,18 +56,18 @@ def forward(
     Hp = U * VL
     zero, one = integer(0), integer(1)
     for t in range(t0, t1):
-        N = min(b1, active[t]) - b0
+        N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         g = ((t * B if slots > 2 else 0) + b0) * g_rs
-        x = (t * B + b0) * x_rs
+        x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
         for n in range(N):
-            copy_row(gates, g + n * g_rs + 3 * Hp, bias, 3 * Hp, Hp)
-        product(N, 3 * U, D, bias, zero, zero, VL, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
+            copy_row(gates, g + n * g_rs + 3 * Hp, init, start + n * i_rs + 3 * Hp, Hp)
+        product(N, 3 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
         h = g + Hp
-        product(N, 3 * U, H, gates, h, g_rs, VL, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, h, g_rs)
+        product(N, 3 * U, gates, h, g_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, h, g_rs)
         finite = _forward_rows(
             gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
             states, now, s_rs, states, new, s_rs, N, U,
@@ -90,7 +91,7 @@ def backward(
     Hp = U * VL
     none, one = integer(0), integer(1)
     for t in range(t1 - 1, t0 - 1, -1):
-        n1 = min(b1, active[t])
+        n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
         for b in range(b0, n1):
@@ -112,11 +113,11 @@ def backward(
         product(
             (n1 - b0) * K,
             U,
-            k,
             d_state,
             to,
             s_rs,
             VL,
+            k,
             delta,
             at,
             d_rs,
@@ -143,7 +144,7 @@ def tangent(
     for t in range(t0, t1):
         v, w = (t % 2 * B + b0) * K * v_rs, b0 * K * w_rs
         x, rows = ((t - t0) * B + b0) * K * i_rs + Hp, (b1 - b0) * K
-        product(rows, 3 * U, H, init, x, i_rs, VL, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
+        product(rows, 3 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
             g, w, x = (t * B + b) * g_rs, b * K * w_rs, ((t - t0) * B + b) * K * i_rs
             now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs

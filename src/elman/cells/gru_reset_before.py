@@ -64,7 +64,8 @@ _tangent_rows = elementwise(_tangent, 7, (6,), "squares")
 
 @kernel
 def forward(
-    variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1, b0, b1
+    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
+    b0, b1,
 ):  # fmt: skip
     """Fill states and gates of the window; a row of gates is r * h, r, z, n."""
     VL = lanes(states)
@@ -72,18 +73,18 @@ def forward(
     Hp = U * VL
     zero, one = integer(0), integer(1)
     for t in range(t0, t1):
-        N = min(b1, active[t]) - b0
+        N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
-        x = (t * B + b0) * x_rs
+        x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
         rh = ((t * B if slots > 2 else 0) + b0) * g_rs
         r, z, n = rh + Hp, rh + 2 * Hp, rh + 3 * Hp
-        product(N, 3 * U, D, bias, zero, zero, VL, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, r, g_rs)
-        product(N, 2 * U, H, gates, r, g_rs, VL, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, r, g_rs)
+        product(N, 3 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, r, g_rs)
+        product(N, 2 * U, gates, r, g_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, r, g_rs)
         _reset_rows(gates, r, g_rs, states, now, s_rs, gates, rh, g_rs, N, U)
-        product(N, U, H, gates, n, g_rs, VL, gates, rh, g_rs, one, P_hh, 2 * Hp * H, H * VL, VL, gates, n, g_rs)
+        product(N, U, gates, n, g_rs, VL, H, gates, rh, g_rs, one, P_hh, 2 * Hp * H, H * VL, VL, gates, n, g_rs)
         if _step_rows(gates, z, g_rs, gates, n, g_rs, states, now, s_rs, states, new, s_rs, N, U) == 0:
             return t
         if out.size > 0:
@@ -104,7 +105,7 @@ def backward(
     none, one = integer(0), integer(1)
     k = 2 * Hp + H
     for t in range(t1 - 1, t0 - 1, -1):
-        n1 = min(b1, active[t])
+        n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
         for b in range(b0, n1):
@@ -119,7 +120,7 @@ def backward(
             )  # fmt: skip
         rows, at, to = (n1 - b0) * K, (keep * t * B + b0) * K * d_rs, b0 * K * s_rs
         d_n, of_n = at + 2 * Hp, 2 * Hp * VL
-        product(rows, U, H, zero, none, none, none, delta, d_n, d_rs, one, P_back, of_n, k * VL, VL, delta, at, d_rs)
+        product(rows, U, zero, none, none, none, H, delta, d_n, d_rs, one, P_back, of_n, k * VL, VL, delta, at, d_rs)
         for b in range(b0, n1):
             r, d_r = (t * B + b) * g_rs + Hp, (keep * t * B + b) * K * d_rs
             _delta_rows(
@@ -127,7 +128,7 @@ def backward(
                 d_state, b * K * s_rs, s_rs, delta, d_r, d_rs, delta, d_r + Hp, d_rs, K, U,
             )  # fmt: skip
         product(
-            rows, U, Hp + H, d_state, to, s_rs, VL, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs
+            rows, U, d_state, to, s_rs, VL, Hp + H, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs
         )
 
 
@@ -156,13 +157,13 @@ def tangent(
     for t in range(t0, t1):
         x, rows, w = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K, b0 * K * w_rs
         v = (t % 2 * B + b0) * K * v_rs
-        product(rows, 2 * U, H, init, x, i_rs, VL, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
+        product(rows, 2 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
             r, h = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
             now, a_r = (t % 2 * B + b) * K * v_rs, b * K * w_rs
             _tangent_rh_rows(gates, r, none, states, h, none, V, now, v_rs, work, a_r, w_rs, K, U)
         x, a_n = x + 2 * Hp, w + 2 * Hp
-        product(rows, U, H, init, x, i_rs, VL, work, w, w_rs, one, P_hh, 2 * Hp * H, H * VL, VL, work, a_n, w_rs)
+        product(rows, U, init, x, i_rs, VL, H, work, w, w_rs, one, P_hh, 2 * Hp * H, H * VL, VL, work, a_n, w_rs)
         for b in range(b0, b1):
             z, h = (t * B + b) * g_rs + 2 * Hp, (t * B + b) * s_rs
             now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs

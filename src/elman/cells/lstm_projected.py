@@ -48,7 +48,8 @@ def _clear_rows(a, offset, row_stride, rows, n):
 
 @kernel
 def forward(
-    variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1, b0, b1
+    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
+    b0, b1,
 ):  # fmt: skip
     """Fill states and gates of the window; a row of gates is m, i, f, g, o."""
     VL = lanes(states)
@@ -56,21 +57,21 @@ def forward(
     Hp = U * VL
     zero, one = integer(0), integer(1)
     for t in range(t0, t1):
-        N = min(b1, active[t]) - b0
+        N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         m = ((t * B if slots > 2 else 0) + b0) * g_rs
-        g, x = m + Hp, (t * B + b0) * x_rs
-        product(N, 4 * U, D, bias, zero, zero, VL, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
-        product(N, 4 * U, R, gates, g, g_rs, VL, states, now, s_rs, one, P_hh, zero, R * VL, VL, gates, g, g_rs)
+        g, x, start = m + Hp, (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
+        product(N, 4 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
+        product(N, 4 * U, gates, g, g_rs, VL, R, states, now, s_rs, one, P_hh, zero, R * VL, VL, gates, g, g_rs)
         finite = _step_rows(
             gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
             states, now + Hp, s_rs, states, new + Hp, s_rs, gates, m, g_rs, N, U,
         )  # fmt: skip
         _clear_rows(states, new, s_rs, N, V * VL)
-        product(N, V, H, states, new, s_rs, VL, gates, m, g_rs, one, P_hh, 4 * Hp * R, H * VL, VL, states, new, s_rs)
+        product(N, V, states, new, s_rs, VL, H, gates, m, g_rs, one, P_hh, 4 * Hp * R, H * VL, VL, states, new, s_rs)
         if finite == 0 or _finite_rows(states, new, s_rs, N, V) == 0:
             return t
         if out.size > 0:
@@ -91,7 +92,7 @@ def backward(
     none, one = integer(0), integer(1)
     k = 3 * Hp + H
     for t in range(t1 - 1, t0 - 1, -1):
-        n1 = min(b1, active[t])
+        n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
         rows, at, to = (n1 - b0) * K, (keep * t * B + b0) * K * d_rs, b0 * K * s_rs
@@ -103,7 +104,7 @@ def backward(
             copy_row(delta, d_h + i * d_rs, d_state, to + i * s_rs, R)
         project = V * k * VL
         product(
-            rows, U, R, zero, none, none, none, delta, d_h, d_rs, one, P_back, project, R * VL, VL, delta, d_m, d_rs
+            rows, U, zero, none, none, none, R, delta, d_h, d_rs, one, P_back, project, R * VL, VL, delta, d_m, d_rs
         )
         for b in range(b0, n1):
             i, before = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs + Hp
@@ -115,7 +116,7 @@ def backward(
                 d_state, d, s_rs, delta, d_i, d_rs, delta, d_i + Hp, d_rs, delta, d_i + 2 * Hp, d_rs,
                 K, U, squares, (t * B + b) * K * 2,
             )  # fmt: skip
-        product(rows, V, k, zero, none, none, none, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs)
+        product(rows, V, zero, none, none, none, k, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs)
 
 
 @kernel
@@ -141,7 +142,7 @@ def tangent(
     for t in range(t0, t1):
         x, rows, w = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K, b0 * K * w_rs
         now, new = (t % 2 * B + b0) * K * v_rs, ((t + 1) % 2 * B + b0) * K * v_rs
-        product(rows, 4 * U, R, init, x, i_rs, VL, V, now, v_rs, one, P_hh, none, R * VL, VL, work, w, w_rs)
+        product(rows, 4 * U, init, x, i_rs, VL, R, V, now, v_rs, one, P_hh, none, R * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
             i, before, a = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs + Hp, b * K * w_rs
             v_c = (t % 2 * B + b) * K * v_rs + Hp
@@ -155,7 +156,7 @@ def tangent(
         # over the whole of Hp, so that one loop reads h and c
         _clear_rows(V, new, v_rs, rows, Hp)
         vectors, m = (R + VL - 1) // VL, w + 4 * Hp
-        product(rows, vectors, H, V, new, v_rs, VL, work, m, w_rs, one, P_hh, 4 * Hp * R, H * VL, VL, V, new, v_rs)
+        product(rows, vectors, V, new, v_rs, VL, H, work, m, w_rs, one, P_hh, 4 * Hp * R, H * VL, VL, V, new, v_rs)
         _norm_rows(V, new, v_rs, V, new + Hp, v_rs, rows, U, squares, ((t - t0) * B + b0) * K * 2)
 
 

@@ -65,7 +65,8 @@ _tangent_rows = elementwise(_tangent, 7, (6,), "squares")
 
 @kernel
 def forward(
-    variant, X, x_rs, P_ih, P_hh, bias, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1, b0, b1
+    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
+    b0, b1,
 ):  # fmt: skip
     """Fill states and gates of the window; a row of gates is f * h, f, n."""
     VL = lanes(states)
@@ -73,18 +74,18 @@ def forward(
     Hp = U * VL
     zero, one = integer(0), integer(1)
     for t in range(t0, t1):
-        N = min(b1, active[t]) - b0
+        N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
-        x = (t * B + b0) * x_rs
+        x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
         fh = ((t * B if slots > 2 else 0) + b0) * g_rs
         f, n = fh + Hp, fh + 2 * Hp
-        product(N, 2 * U, D, bias, zero, zero, VL, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, f, g_rs)
-        product(N, U, H, gates, f, g_rs, VL, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, f, g_rs)
+        product(N, 2 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, f, g_rs)
+        product(N, U, gates, f, g_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, f, g_rs)
         _gate_rows(gates, f, g_rs, states, now, s_rs, gates, fh, g_rs, N, U)
-        product(N, U, H, gates, n, g_rs, VL, gates, fh, g_rs, one, P_hh, Hp * H, H * VL, VL, gates, n, g_rs)
+        product(N, U, gates, n, g_rs, VL, H, gates, fh, g_rs, one, P_hh, Hp * H, H * VL, VL, gates, n, g_rs)
         if _step_rows(gates, f, g_rs, gates, n, g_rs, states, now, s_rs, states, new, s_rs, N, U) == 0:
             return t
         if out.size > 0:
@@ -105,7 +106,7 @@ def backward(
     none, one = integer(0), integer(1)
     k = Hp + H
     for t in range(t1 - 1, t0 - 1, -1):
-        n1 = min(b1, active[t])
+        n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
         for b in range(b0, n1):
@@ -120,14 +121,14 @@ def backward(
             )  # fmt: skip
         rows, at, to = (n1 - b0) * K, (keep * t * B + b0) * K * d_rs, b0 * K * s_rs
         d_n = at + Hp
-        product(rows, U, H, zero, none, none, none, delta, d_n, d_rs, one, P_back, Hp * VL, k * VL, VL, delta, at, d_rs)
+        product(rows, U, zero, none, none, none, H, delta, d_n, d_rs, one, P_back, Hp * VL, k * VL, VL, delta, at, d_rs)
         for b in range(b0, n1):
             f, d_f = (t * B + b) * g_rs + Hp, (keep * t * B + b) * K * d_rs
             _delta_f_rows(
                 gates, f, none, gates, f + Hp, none, states, (t * B + b) * s_rs, none, d_state, b * K * s_rs, s_rs,
                 delta, d_f, d_rs, K, U,
             )  # fmt: skip
-        product(rows, U, H, d_state, to, s_rs, VL, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs)
+        product(rows, U, d_state, to, s_rs, VL, H, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs)
 
 
 @kernel
@@ -155,7 +156,7 @@ def tangent(
     for t in range(t0, t1):
         x, rows, w = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K, b0 * K * w_rs
         v, v_fh = (t % 2 * B + b0) * K * v_rs, ((t + 1) % 2 * B + b0) * K * v_rs
-        product(rows, U, H, init, x, i_rs, VL, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
+        product(rows, U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
             f, h = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
             now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs
@@ -163,7 +164,7 @@ def tangent(
                 gates, f, none, states, h, none, work, b * K * w_rs, w_rs, V, now, v_rs, V, new, v_rs, K, U
             )
         x, a_n = x + Hp, w + Hp
-        product(rows, U, H, init, x, i_rs, VL, V, v_fh, v_rs, one, P_hh, Hp * H, H * VL, VL, work, a_n, w_rs)
+        product(rows, U, init, x, i_rs, VL, H, V, v_fh, v_rs, one, P_hh, Hp * H, H * VL, VL, work, a_n, w_rs)
         for b in range(b0, b1):
             f, h = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
             now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs

@@ -68,14 +68,14 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile at the first call for each dtype, without the GIL, and keep the machine code on disk."""
     before, config.CACHE_DIR = config.CACHE_DIR, CACHE_FOLDER or ""
     try:
-        return njit(nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None)(function)
+        return njit(nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None, no_cfunc_wrapper=True)(function)
     finally:
         config.CACHE_DIR = before
 
 
 def inline(function: Callable[..., Any]) -> Any:
-    """A piece of a kernel, merged into each kernel that calls it."""
-    return njit(error_model="numpy", forceinline=True)(function)
+    """A piece of a kernel, merged into each kernel that calls it; nothing else can, so it has no way in from Python."""
+    return njit(error_model="numpy", forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
 
 
 integer = np.intp

@@ -14,6 +14,9 @@ from numba.extending import intrinsic
 
 from .vector import ArrayOps, Emitter, Value, VectorOps, declare, lanes_of, pointers
 
+ABREAST = 2
+"""Vectors side by side: chains of dependent instructions overlap, and their values still fit the registers."""
+
 
 def elementwise(
     formula: Callable[..., Any], arrays: int, stores: tuple[int | None, ...], reduce: str = "finite", reduced: int = 1
@@ -62,23 +65,39 @@ def elementwise(
             start = [e.zero() if reduce == "finite" else ir.Constant(wide, [0.0] * e.lanes)] * reduced
             m = VectorOps(e.element)
 
+            def index(n: int) -> Any:
+                return ir.Constant(vectors.type, n)
+
             def row(r: Any, carried: list[Any]) -> list[Any]:
                 base = [builder.add(o, builder.mul(s, r)) for o, s in zip(offsets, strides, strict=True)]
 
-                def vector(v: Any, acc: list[Any]) -> list[Any]:
-                    step = builder.mul(v, ir.Constant(v.type, e.lanes))
-                    at = [builder.add(o, step) for o in base]
-                    out = formula(m, *(Value(builder, e.load(p, o)) for p, o in zip(data, at, strict=True)))
-                    for i, x in zip(stores, out, strict=True):
-                        if i is not None:
-                            e.store(x.value, data[i], at[i])
-                    return [_accumulate(e, reduce, x.value, old) for x, old in zip(out, acc, strict=False)]
+                def body(n: int, first: Any) -> Callable[[Any, list[Any]], list[Any]]:
+                    """Body of a loop over ``n`` vectors at a time, from the vector ``first``."""
+
+                    def some(v: Any, acc: list[Any]) -> list[Any]:
+                        at = builder.mul(builder.add(first, builder.mul(v, index(n))), index(e.lanes))
+                        places = [[e.at(builder.add(o, at), index(e.lanes), i) for i in range(n)] for o in base]
+                        loads = [[e.load(p, o) for o in row] for p, row in zip(data, places, strict=True)]
+                        out = formula(m, *(Value(builder, parts) for parts in loads))
+                        for i, x in zip(stores, out, strict=True):
+                            if i is not None:
+                                for part, place in zip(x.parts, places[i], strict=True):
+                                    e.store(part, data[i], place)
+                        return [_accumulate(e, reduce, x.parts, old) for x, old in zip(out, acc, strict=False)]
+
+                    return some
+
+                def along(acc: list[Any]) -> list[Any]:
+                    blocks = builder.sdiv(vectors, index(ABREAST))
+                    acc = e.loop(blocks, acc, body(ABREAST, index(0)))
+                    done = builder.mul(blocks, index(ABREAST))
+                    return e.loop(builder.sub(vectors, done), acc, body(1, done))
 
                 if reduce == "finite":
-                    return e.loop(vectors, carried, vector)
+                    return along(carried)
                 squares = pointers(context, builder, signature, values, [3 * arrays + 2])[0]
                 first = builder.add(values[-1], builder.mul(r, ir.Constant(r.type, reduced)))
-                for i, total in enumerate(e.loop(vectors, start, vector)):
+                for i, total in enumerate(along(start)):
                     to = builder.gep(squares, [builder.add(first, ir.Constant(r.type, i))])
                     builder.store(_horizontal_sum(builder, total), to)
                 return []
@@ -131,16 +150,16 @@ def rowwise(formula: Callable[[Any, Any], Any]) -> Any:
             def whole(i: Any, _: list[Any]) -> list[Any]:
                 step = builder.mul(i, lanes)
                 at, source = builder.add(toff, step), builder.add(off, step)
-                x = formula(Value(builder, e.load(to, at)), Value(builder, e.load(a, source)))
-                e.store(x.value, to, at)
+                x = formula(Value(builder, [e.load(to, at)]), Value(builder, [e.load(a, source)]))
+                e.store(x.parts[0], to, at)
                 return []
 
             def single(i: Any, _: list[Any]) -> list[Any]:
                 step = builder.add(i, builder.mul(vectors, lanes))
                 at = builder.gep(to, [builder.add(toff, step)])
                 source = builder.load(builder.gep(a, [builder.add(off, step)]))
-                x = formula(Value(builder, builder.load(at)), Value(builder, source))
-                builder.store(x.value, at)
+                x = formula(Value(builder, [builder.load(at)]), Value(builder, [source]))
+                builder.store(x.parts[0], at)
                 return []
 
             e.loop(vectors, [], whole)
@@ -160,13 +179,15 @@ add_row = rowwise(lambda to, a: to + a)
 """``add_row(to, toff, a, off, n)``: ``to += a``."""
 
 
-def _accumulate(e: Emitter, reduce: str, x: Any, acc: Any) -> Any:
+def _accumulate(e: Emitter, reduce: str, parts: list[Any], acc: Any) -> Any:
     """Add 0 * x, which stays 0 while every x is finite; or x * x in float64, beyond the range of float32."""
-    if reduce == "finite":
-        return e.builder.call(declare(e.builder, "fma", e.vector, 3), [x, e.zero(), acc])
-    if x.type != acc.type:
-        x = e.builder.fpext(x, acc.type)
-    return e.builder.call(declare(e.builder, "fma", acc.type, 3), [x, x, acc])
+    for x in parts:
+        if reduce == "finite":
+            acc = e.builder.call(declare(e.builder, "fma", e.vector, 3), [x, e.zero(), acc])
+        else:
+            y = x if x.type == acc.type else e.builder.fpext(x, acc.type)
+            acc = e.builder.call(declare(e.builder, "fma", acc.type, 3), [y, y, acc])
+    return acc
 
 
 def _horizontal_sum(builder: Any, vector: Any) -> Any:

@@ -1,17 +1,21 @@
 """The register-tiled matrix product: every output is one chain of fused multiply-adds over k, whatever the shape.
 
 A *panel* holds one vector's worth of columns of a weight matrix, ``[k][lane]``; panels follow each other, so one
-packing serves every tile. A *tile* is a few rows by a few vectors of the output, kept in registers over all k.
-:func:`product` covers any number of rows and vectors with tiles; it also adds up weight gradients, where the "panels"
-are rows of delta read in place.
+packing (:mod:`elman.kernels.packing`) serves every tile. A *tile* is a few rows by a few vectors of the output, kept in
+registers over all k. :func:`product` covers any number of rows and vectors with tiles; it also adds up weight
+gradients, where the "panels" are rows of delta read in place.
 
 Because each output starts from its own initial value and meets k in ascending order in one accumulator, no tile
 shape, batch size or slab changes a bit. So k is never split; a single row is made fast by more vectors side by side.
+
+The product is written for LLVM directly, as one function in the module of each kernel that uses it: numba would type
+and optimise a dozen small functions on their own first, and take three times as long.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -42,45 +46,33 @@ def row_stride(n: int, itemsize: int) -> int:
     return places + lanes_of(itemsize) if places * itemsize % 1024 == 0 and places else places
 
 
-def make_tile(rows: int, columns: int) -> Any:
-    """Make ``C[r, v] = init[r, v] + sum_k a[r, k] * b[k, v]`` for ``rows`` rows and ``columns`` vectors.
+class Grid(NamedTuple):
+    """Where something lies in memory: a pointer, and strides by row and by vector (of a factor: also by k)."""
 
-    The result is called as ``tile(init, ioff, i_rs, i_vs, a, aoff, a_rs, a_ks, b, boff, b_vs, b_ks, K, c, coff,
-    c_rs)``: flat arrays, offsets, and strides by row (``rs``), by vector (``vs``) and by k (``ks``) in elements.
-    Vectors of ``c`` are adjacent. ``init`` may be ``c`` itself.
-    """
-    if config.DISABLE_JIT:
-        return _array_tile(rows, columns)
+    start: Any
+    row: Any
+    vector: Any
 
-    @intrinsic
-    def tile(typing, init, ioff, i_rs, i_vs, a, aoff, a_rs, a_ks, b, boff, b_vs, b_ks, K, c, coff, c_rs):
-        ip = types.intp
-        signature = types.void(init, ip, ip, ip, a, ip, ip, ip, b, ip, ip, ip, ip, c, ip, ip)
+    def at(self, e: Emitter, row: Any, vector: Any) -> Grid:
+        """The same from another row and vector on."""
+        b = e.builder
+        offset = b.add(b.mul(row, self.row), b.mul(vector, self.vector))
+        return self._replace(start=b.gep(self.start, [offset]))
 
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            e = Emitter(builder, context.get_value_type(signature.args[0].dtype))
-            ip_, ap, bp, cp = pointers(context, builder, signature, args, (0, 4, 8, 13))
-            _, ioff, i_rs, i_vs, _, aoff, a_rs, a_ks, _, boff, b_vs, b_ks, K, _, coff, c_rs = args
-            grid = [(r, v) for r in range(rows) for v in range(columns)]
-            start = [e.load(ip_, e.at(e.at(ioff, i_rs, r), i_vs, v)) for r, v in grid]
-            a_rows = [builder.gep(ap, [e.at(aoff, a_rs, r)]) for r in range(rows)]
-            b_columns = [builder.gep(bp, [e.at(boff, b_vs, v)]) for v in range(columns)]
-            fma = declare(builder, "fma", e.vector, 3)
+    def place(self, e: Emitter, row: int, vector: int) -> Any:
+        """Pointer to one vector."""
+        zero = ir.Constant(self.row.type, 0)
+        return e.builder.gep(self.start, [e.at(e.at(zero, self.row, row), self.vector, vector)])
 
-            def step(k: Any, acc: list[Any]) -> list[Any]:
-                ka, kb = builder.mul(k, a_ks), builder.mul(k, b_ks)
-                vectors = [e.load(p, kb) for p in b_columns]
-                scalars = [_broadcast(e, builder.load(builder.gep(p, [ka]))) for p in a_rows]
-                return [builder.call(fma, [scalars[r], vectors[v], x]) for (r, v), x in zip(grid, acc, strict=True)]
 
-            width = ir.Constant(coff.type, e.lanes)
-            for (r, v), x in zip(grid, e.loop(K, start, step), strict=True):
-                e.store(x, cp, e.at(e.at(coff, c_rs, r), width, v))
-            return context.get_dummy_value()
+class Term(NamedTuple):
+    """One product of a sum: K terms, rows of A and vectors of P, with strides by k."""
 
-        return signature, codegen
-
-    return tile
+    K: Any
+    A: Grid
+    a_ks: Any
+    P: Grid
+    p_ks: Any
 
 
 def _broadcast(e: Emitter, scalar: Any) -> Any:
@@ -91,148 +83,194 @@ def _broadcast(e: Emitter, scalar: Any) -> Any:
     return e.builder.shuffle_vector(lane, undefined, zeros)
 
 
-def _array_tile(rows: int, columns: int) -> Any:
-    """NumPy twin of a tile, for runs without the JIT."""
+def _tile(e: Emitter, rows: int, columns: int, init: Grid, terms: list[Term], C: Grid) -> None:
+    """``C[r, v] = init[r, v] + sum_k A[r, k] P[k, v]`` over all terms, for ``rows`` rows and ``columns`` vectors."""
+    b, zero = e.builder, ir.Constant(C.row.type, 0)
+    grid = [(r, v) for r in range(rows) for v in range(columns)]
+    sums = [e.load(init.place(e, r, v), zero) for r, v in grid]
+    fma = declare(b, "fma", e.vector, 3)
+    for term in terms:
+        a_rows = [term.A.place(e, r, 0) for r in range(rows)]
+        p_vectors = [term.P.place(e, 0, v) for v in range(columns)]
 
-    def view(a: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-        return as_strided(a[offset:], shape, [s * a.itemsize for s in strides])
+        def step(k: Any, acc: list[Any], term=term, a_rows=a_rows, p_vectors=p_vectors) -> list[Any]:  # type: ignore[no-untyped-def]
+            ka, kp = b.mul(k, term.a_ks), b.mul(k, term.p_ks)
+            vectors = [e.load(p, kp) for p in p_vectors]
+            scalars = [_broadcast(e, b.load(b.gep(p, [ka]))) for p in a_rows]
+            return [b.call(fma, [scalars[r], vectors[v], x]) for (r, v), x in zip(grid, acc, strict=True)]
 
-    def tile(init, ioff, i_rs, i_vs, a, aoff, a_rs, a_ks, b, boff, b_vs, b_ks, K, c, coff, c_rs):
-        width = lanes_of(c.itemsize)
-        out = view(init, ioff, (rows, columns, width), (i_rs, i_vs, 1)).copy()
+        sums = e.loop(term.K, sums, step)
+    for (r, v), x in zip(grid, sums, strict=True):
+        e.store(x, C.place(e, r, v), zero)
+
+
+def _cover(e: Emitter, N: Any, V: Any, init: Grid, terms: list[Term], C: Grid) -> None:
+    """Tiles over N rows and V vectors."""
+    b = e.builder
+
+    def c(n: int) -> Any:
+        return ir.Constant(N.type, n)
+
+    def tile(rows: int, columns: int, n: Any, v: Any) -> None:
+        moved = [t._replace(A=t.A.at(e, n, c(0)), P=t.P.at(e, c(0), v)) for t in terms]
+        _tile(e, rows, columns, init.at(e, n, v), moved, C.at(e, n, v))
+
+    def loop(count: Any, body: Callable[[Any], None]) -> None:
+        def step(i: Any, _: list[Any]) -> list[Any]:
+            body(i)
+            return []
+
+        e.loop(count, [], step)
+
+    def all_rows(columns: int, v: Any) -> None:
+        loop(b.ashr(N, c(2)), lambda q: tile(4, columns, b.shl(q, c(2)), v))
+        with b.if_then(b.trunc(b.ashr(N, c(1)), ir.IntType(1))):
+            tile(2, columns, b.and_(N, c(-4)), v)
+        with b.if_then(b.trunc(N, ir.IntType(1))):
+            tile(1, columns, b.and_(N, c(-2)), v)
+
+    def many_rows() -> None:
+        wide = b.sdiv(V, c(COLUMNS))
+        if COLUMNS == 3:
+            # 3 + 1 vectors are better taken as 2 + 2: one alone has too few sums to hide the latency of each
+            one_left = b.icmp_signed("==", b.sub(V, b.mul(wide, c(3))), c(1))
+            spare = b.and_(one_left, b.icmp_signed(">", wide, c(0)))
+            wide = b.sub(wide, b.zext(spare, wide.type))
+        loop(wide, lambda q: all_rows(COLUMNS, b.mul(q, c(COLUMNS))))
+        done = b.mul(wide, c(COLUMNS))
+        pairs = b.ashr(b.sub(V, done), c(1))
+        loop(pairs, lambda q: all_rows(2, b.add(done, b.shl(q, c(1)))))
+        done = b.add(done, b.shl(pairs, c(1)))
+        with b.if_then(b.icmp_signed("<", done, V)):
+            all_rows(1, done)
+
+    def one_row() -> None:
+        # as few passes as can be, of about as many vectors each
+        passes = b.sdiv(b.add(V, c(SINGLE - 1)), c(SINGLE))
+        least, longer = b.sdiv(V, passes), b.srem(V, passes)
+
+        def some(i: Any) -> None:
+            more = b.icmp_signed("<", i, longer)
+            v = b.add(b.mul(i, least), b.select(more, i, longer))
+            end = b.append_basic_block("end")
+            choice = b.switch(b.add(least, b.zext(more, V.type)), end)
+            for columns in range(1, SINGLE + 1):
+                case = b.append_basic_block("columns")
+                choice.add_case(c(columns), case)
+                b.position_at_end(case)
+                tile(1, columns, c(0), v)
+                b.branch(end)
+            b.position_at_end(end)
+
+        loop(passes, some)
+
+    with b.if_then(b.and_(b.icmp_signed(">", N, c(0)), b.icmp_signed(">", V, c(0)))):
+        with b.if_else(b.icmp_signed("==", N, c(1))) as (single, several):
+            with single:
+                one_row()
+            with several:
+                many_rows()
+
+
+def _function(module: Any, e: Emitter, values: list[Any]) -> Any:
+    """The product as a function of the module, for pointers and numbers like ``values``; made at its first use."""
+    name = f"elman.product.{e.itemsize}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [v.type for v in values]), name)
+    function.linkage = "internal"
+    # merged into each place that calls it, it would be compiled as often
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    inner = Emitter(ir.IRBuilder(function.append_basic_block("entry")), e.element)
+    N, V, i0, i_rs, i_vs, *factors, c0, c_rs = function.args
+    terms = [
+        Term(K, Grid(a, a_rs, ir.Constant(N.type, 0)), a_ks, Grid(p, ir.Constant(N.type, 0), p_vs), p_ks)
+        for K, a, a_rs, a_ks, p, p_vs, p_ks in (factors[:7], factors[7:])
+    ]
+    _cover(inner, N, V, Grid(i0, i_rs, i_vs), terms, Grid(c0, c_rs, ir.Constant(N.type, e.lanes)))
+    inner.builder.ret_void()
+    return function
+
+
+def _call(context: Any, builder: Any, signature: Any, args: Any, factors: list[int]) -> Any:
+    """Call the product with the factors whose K stand at the places ``factors`` of the arguments; none for zero."""
+    arrays = [i for i, t in enumerate(signature.args) if isinstance(t, types.Array)]
+    data = dict(zip(arrays, pointers(context, builder, signature, args, arrays), strict=True))
+
+    def at(i: int) -> Any:
+        return builder.gep(data[i], [args[i + 1]])
+
+    values = [args[0], args[1], at(2), args[4], args[5]]
+    for i in factors:
+        values += [args[i], at(i + 1), args[i + 3], args[i + 4], at(i + 5), args[i + 7], args[i + 8]]
+    if len(factors) == 1:
+        nothing = ir.Constant(args[0].type, 0)
+        values += [nothing if i in (0, 2, 3, 5, 6) else values[5 + i] for i in range(7)]
+    values += [at(len(args) - 3), args[-1]]
+    e = Emitter(builder, context.get_value_type(signature.args[2].dtype))
+    builder.call(_function(builder.module, e, values), values)
+    return context.get_dummy_value()
+
+
+@intrinsic
+def _product(typing, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs):
+    ip = types.intp
+    signature = types.void(ip, ip, init, ip, ip, ip, ip, A, ip, ip, ip, P, ip, ip, ip, C, ip, ip)
+    return signature, lambda context, builder, s, args: _call(context, builder, s, args, [6])
+
+
+@intrinsic
+def _two_products(
+    typing, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, L, B, boff, b_rs, b_ks, Q, qoff,
+    q_vs, q_ks, C, coff, c_rs,
+):  # fmt: skip
+    ip = types.intp
+    factor = ip, A, ip, ip, ip, P, ip, ip, ip
+    signature = types.void(ip, ip, init, ip, ip, ip, *factor, *factor, C, ip, ip)
+    return signature, lambda context, builder, s, args: _call(context, builder, s, args, [6, 15])
+
+
+def _view(a: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    return as_strided(a[offset:], shape, [s * a.itemsize for s in strides])
+
+
+def _array_products(N, V, init, ioff, i_rs, i_vs, *rest):
+    """NumPy twin of both, for runs without the JIT."""
+    *factors, C, coff, c_rs = rest
+    width = lanes_of(C.itemsize)
+    out = _view(init, ioff, (N, V, width), (i_rs, i_vs, 1)).copy()
+    for i in range(0, len(factors), 9):
+        K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks = factors[i : i + 9]
         if K > 0:
-            left = view(a, aoff, (rows, K), (a_rs, a_ks))
-            out += np.einsum("rk,kvl->rvl", left, view(b, boff, (K, columns, width), (b_ks, b_vs, 1)))
-        view(c, coff, (rows, columns, width), (c_rs, width, 1))[...] = out
-
-    return tile
+            left = _view(A, aoff, (N, K), (a_rs, a_ks))
+            out += np.einsum("nk,kvl->nvl", left, _view(P, poff, (K, V, width), (p_ks, p_vs, 1)))
+    _view(C, coff, (N, V, width), (c_rs, width, 1))[...] = out
 
 
-def make_columns(columns: int) -> Any:
-    """Make the loop over all rows for ``columns`` vectors: four rows at a time, then two, then one."""
-    four, two, one = (make_tile(rows, columns) for rows in (4, 2, 1))
+product: Any = _array_products if config.DISABLE_JIT else _product
+"""``product(N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs)``, from compiled
+code: ``C = init + A @ P`` for N rows, V vectors of columns and K terms a sum.
 
-    @inline
-    def cover(N, init, ioff, i_rs, i_vs, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, K, C, coff, c_rs):
-        n = 0
-        while n + 4 <= N:
-            four(init, ioff + n * i_rs, i_rs, i_vs, A, aoff + n * a_rs, a_rs, a_ks, P, poff, p_vs, p_ks, K,
-                 C, coff + n * c_rs, c_rs)  # fmt: skip
-            n += 4
-        if n + 2 <= N:
-            two(init, ioff + n * i_rs, i_rs, i_vs, A, aoff + n * a_rs, a_rs, a_ks, P, poff, p_vs, p_ks, K,
-                C, coff + n * c_rs, c_rs)  # fmt: skip
-            n += 2
-        if n < N:
-            one(init, ioff + n * i_rs, i_rs, i_vs, A, aoff + n * a_rs, a_rs, a_ks, P, poff, p_vs, p_ks, K,
-                C, coff + n * c_rs, c_rs)  # fmt: skip
+Parameters
+----------
+N, V, K : int
+    Rows, vectors of columns, terms. Any may be 0.
+init : flat array
+    Start values at ``ioff + n * i_rs + v * i_vs``: a bias (``i_rs = 0``), C itself (to add on), or one vector of
+    zeros (both strides 0).
+A : flat array
+    Read: ``A[n, k]`` at ``aoff + n * a_rs + k * a_ks``.
+P : flat array
+    Read: vector v of row k at ``poff + v * p_vs + k * p_ks``. Packed panels have ``p_vs = K * lanes, p_ks = lanes``.
+C : flat array
+    Written: vector v of row n at ``coff + n * c_rs + v * lanes``. Must not overlap A or P.
+"""
 
-    return cover
-
-
-_wide, _pair, _narrow = (make_columns(columns) for columns in (COLUMNS, 2, 1))
-_single = make_tile(1, SINGLE)
-
-
-@inline
-def product(N, V, K, init, ioff, i_rs, i_vs, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs):
-    """``C = init + A @ P`` for N rows, V vectors of columns and K terms a sum.
-
-    Parameters
-    ----------
-    N, V, K : int
-        Rows, vectors of columns, terms. Any may be 0.
-    init : flat array
-        Start values at ``ioff + n * i_rs + v * i_vs``: a bias (``i_rs = 0``), C itself (to add on), or one vector of
-        zeros (both strides 0).
-    A : flat array
-        Read: ``A[n, k]`` at ``aoff + n * a_rs + k * a_ks``.
-    P : flat array
-        Read: vector v of row k at ``poff + v * p_vs + k * p_ks``. Packed panels have ``p_vs = K * lanes, p_ks =
-        lanes``.
-    C : flat array
-        Written: vector v of row n at ``coff + n * c_rs + v * lanes``. Must not overlap A or P.
-    """
-    VL = lanes(C)
-    v = 0
-    if N == 1:
-        while v + SINGLE <= V:
-            _single(init, ioff + v * i_vs, i_rs, i_vs, A, aoff, a_rs, a_ks, P, poff + v * p_vs, p_vs, p_ks, K,
-                    C, coff + v * VL, c_rs)  # fmt: skip
-            v += SINGLE
-    while v + COLUMNS <= V:
-        _wide(N, init, ioff + v * i_vs, i_rs, i_vs, A, aoff, a_rs, a_ks, P, poff + v * p_vs, p_vs, p_ks, K,
-              C, coff + v * VL, c_rs)  # fmt: skip
-        v += COLUMNS
-    if v + 2 <= V:
-        _pair(N, init, ioff + v * i_vs, i_rs, i_vs, A, aoff, a_rs, a_ks, P, poff + v * p_vs, p_vs, p_ks, K,
-              C, coff + v * VL, c_rs)  # fmt: skip
-        v += 2
-    if v < V:
-        _narrow(N, init, ioff + v * i_vs, i_rs, i_vs, A, aoff, a_rs, a_ks, P, poff + v * p_vs, p_vs, p_ks, K,
-                C, coff + v * VL, c_rs)  # fmt: skip
-
-
-ROWS = 256
-"""Rows of delta added up before the next columns: what one pass over them reads stays in the second-level cache."""
-
-
-@inline
-def panels(W, woff, j_stride, k_stride, J, K, P, poff, p_vs):
-    """Bring a matrix into panels.
-
-    Parameters
-    ----------
-    W : flat array
-        Read: entry (j, k) at ``woff + j * j_stride + k * k_stride``.
-    J, K : int
-        Columns of the product (along the lanes) and terms of its sums.
-    P : flat array
-        Written: ``P[poff + j // lanes * p_vs + k * lanes + j % lanes] = W[j, k]``; 0 beyond J.
-    """
-    VL = lanes(P)
-    for v in range((J + VL - 1) // VL):
-        n = min(VL, J - v * VL)
-        for k in range(K):
-            to = poff + v * p_vs + k * VL
-            at = woff + v * VL * j_stride + k * k_stride
-            for j in range(n):
-                P[to + j] = W[at + j * j_stride]
-            for j in range(n, VL):
-                P[to + j] = 0
-
-
-@kernel
-def pack(W, gates, H, J, P):
-    """A weight matrix (gates * H, J) as panels ``[gate][vector of units][column]``: for ``x @ W^T``."""
-    VL = lanes(P)
-    Hp = (H + VL - 1) // VL * VL
-    for g in range(gates):
-        panels(W, g * H * J, J, integer(1), H, J, P, g * Hp * J, J * VL)
-
-
-@kernel
-def pack_back(W, gates, H, J, P):
-    """A weight matrix (gates * H, J) as panels ``[vector of columns][gate, unit]``: for padded rows ``delta @ W``."""
-    VL = lanes(P)
-    Hp = (H + VL - 1) // VL * VL
-    K = (gates - 1) * Hp + H
-    if gates > 1:
-        P[:] = 0
-    for g in range(gates):
-        panels(W, g * H * J, integer(1), J, J, H, P, g * Hp * VL, K * VL)
-
-
-@kernel
-def pack_bias(b_ih, b_hh, gates, H, bias):
-    """The sum of two biases (gates * H), each gate padded with zeros."""
-    VL = lanes(bias)
-    Hp = (H + VL - 1) // VL * VL
-    for g in range(gates):
-        for j in range(H):
-            bias[g * Hp + j] = b_ih[g * H + j] + b_hh[g * H + j]
-        for j in range(H, Hp):
-            bias[g * Hp + j] = 0
+two_products: Any = _array_products if config.DISABLE_JIT else _two_products
+"""``two_products(N, V, init, ..., K, A, ..., L, B, boff, b_rs, b_ks, Q, qoff, q_vs, q_ks, C, coff, c_rs)``: the same
+with a second product of L terms, ``C = init + A @ P + B @ Q``, in the same chains.
+"""
 
 
 @kernel
@@ -244,7 +282,7 @@ def affine(A, a_rs, P, K, V, bias, C, c_rs, n0, n1):
     A : flat array
         Read: N rows of K numbers, ``a_rs`` apart.
     P : flat array
-        Read: V panels of K vectors, from :func:`pack`.
+        Read: V panels of K vectors, from :func:`elman.kernels.packing.pack`.
     bias : flat array, V vectors
         Read.
     C : flat array
@@ -252,12 +290,18 @@ def affine(A, a_rs, P, K, V, bias, C, c_rs, n0, n1):
     """
     VL = lanes(C)
     o, i = integer(0), integer(1)
-    product(n1 - n0, V, K, bias, o, o, VL, A, n0 * a_rs, a_rs, i, P, o, K * VL, VL, C, n0 * c_rs, c_rs)
+    product(n1 - n0, V, bias, o, o, VL, K, A, n0 * a_rs, a_rs, i, P, o, K * VL, VL, C, n0 * c_rs, c_rs)
 
 
-@kernel
+ROWS = 128
+"""Rows of delta added up before the next columns: what one pass reads of them stays in the first-level cache."""
+
+
+@inline
 def accumulate(A, a_rs, M, delta, d_rs, r0, r1, v0, v1, C, coff, c_rs):
-    """``C[m] += sum_r A[r, m] * delta[r]``: a weight gradient, r ascending in one chain.
+    """``C[m] += sum_r A[r, m] * delta[r]``: a weight gradient, r descending in one chain.
+
+    The order in which backpropagation makes the rows, so that a window of earlier steps carries the same chain on.
 
     Parameters
     ----------
@@ -270,7 +314,9 @@ def accumulate(A, a_rs, M, delta, d_rs, r0, r1, v0, v1, C, coff, c_rs):
     """
     VL = lanes(C)
     i = integer(1)
-    for r in range(r0, r1, ROWS):
-        n = min(ROWS, r1 - r)
-        to = coff + v0 * VL
-        product(M, v1 - v0, n, C, to, c_rs, VL, A, r * a_rs, i, a_rs, delta, r * d_rs + v0 * VL, VL, d_rs, C, to, c_rs)
+    to = coff + v0 * VL
+    for after in range(r1, r0, -ROWS):
+        n, r = (ROWS if after - r0 > ROWS else after - r0), after - 1
+        product(
+            M, v1 - v0, C, to, c_rs, VL, n, A, r * a_rs, i, -a_rs, delta, r * d_rs + v0 * VL, VL, -d_rs, C, to, c_rs
+        )  # fmt: skip

@@ -11,6 +11,7 @@ under ``NUMBA_DISABLE_JIT=1`` (equal up to the rounding of the multiply-adds: Nu
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,47 +46,55 @@ def lanes_of(itemsize: int) -> int:
 
 
 class Value:
-    """An LLVM vector with operators; Python numbers become vectors of that constant."""
+    """Some LLVM vectors with operators; Python numbers become vectors of that constant.
 
-    def __init__(self, builder: Any, value: Any) -> None:
-        self.builder, self.value, self.type = builder, value, value.type
+    An operation is emitted for all of them before the next one: so chains of instructions that wait for their own
+    results stand side by side, and a processor need not look far ahead to find work.
+    """
 
-    def constant(self, x: Any) -> Any:
-        """LLVM value of ``x``: itself, or a number in every lane."""
+    def __init__(self, builder: Any, parts: list[Any]) -> None:
+        self.builder, self.parts, self.type = builder, parts, parts[0].type
+
+    def operands(self, x: Any) -> list[Any]:
+        """LLVM vectors of ``x``: its own, or a number in every lane."""
         if isinstance(x, Value):
-            return x.value
+            return x.parts
         x = float(np.float32(x)) if isinstance(self.type.element, ir.FloatType) else float(x)
-        return ir.Constant(self.type, [x] * self.type.count)
+        return [ir.Constant(self.type, [x] * self.type.count)] * len(self.parts)
 
-    def _new(self, value: Any) -> Value:
-        return Value(self.builder, value)
+    def emit(self, instruction: Callable[..., Any], *operands: Any) -> list[Any]:
+        """One instruction for each part."""
+        return [instruction(*parts) for parts in zip(*map(self.operands, operands), strict=True)]
+
+    def _new(self, instruction: Callable[..., Any], *operands: Any) -> Value:
+        return Value(self.builder, self.emit(instruction, *operands))
 
     def __add__(self, o: Any) -> Value:
-        return self._new(self.builder.fadd(self.value, self.constant(o)))
+        return self._new(self.builder.fadd, self, o)
 
     def __sub__(self, o: Any) -> Value:
-        return self._new(self.builder.fsub(self.value, self.constant(o)))
+        return self._new(self.builder.fsub, self, o)
 
     def __rsub__(self, o: Any) -> Value:
-        return self._new(self.builder.fsub(self.constant(o), self.value))
+        return self._new(self.builder.fsub, o, self)
 
     def __mul__(self, o: Any) -> Value:
-        return self._new(self.builder.fmul(self.value, self.constant(o)))
+        return self._new(self.builder.fmul, self, o)
 
     def __truediv__(self, o: Any) -> Value:
-        return self._new(self.builder.fdiv(self.value, self.constant(o)))
+        return self._new(self.builder.fdiv, self, o)
 
     def __rtruediv__(self, o: Any) -> Value:
-        return self._new(self.builder.fdiv(self.constant(o), self.value))
+        return self._new(self.builder.fdiv, o, self)
 
     def __neg__(self) -> Value:
-        return self._new(self.builder.fneg(self.value))
+        return self._new(self.builder.fneg, self)
 
     def __lt__(self, o: Any) -> Any:
-        return self.builder.fcmp_ordered("<", self.value, self.constant(o))
+        return self.emit(partial(self.builder.fcmp_ordered, "<"), self, o)
 
     def __gt__(self, o: Any) -> Any:
-        return self.builder.fcmp_ordered(">", self.value, self.constant(o))
+        return self.emit(partial(self.builder.fcmp_ordered, ">"), self, o)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -98,7 +107,7 @@ class VectorOps:
 
     def _call(self, name: str, x: Value, *more: Any) -> Value:
         function = declare(x.builder, name, x.type, 1 + len(more))
-        return x._new(x.builder.call(function, [x.value] + [x.constant(m) for m in more]))
+        return Value(x.builder, x.emit(lambda *parts: x.builder.call(function, parts), x, *more))
 
     def fma(self, x: Value, y: Any, z: Any) -> Value:
         """Return x * y + z, rounded once."""
@@ -115,15 +124,16 @@ class VectorOps:
     def where(self, mask: Any, x: Any, y: Any) -> Value:
         """Choose x where the mask holds, else y; at least one is a vector."""
         v = x if isinstance(x, Value) else y
-        return v._new(v.builder.select(mask, v.constant(x), v.constant(y)))
+        chosen = zip(mask, v.operands(x), v.operands(y), strict=True)
+        return Value(v.builder, [v.builder.select(*parts) for parts in chosen])
 
     def pow2(self, t: Value) -> Value:
         """2**k for t = k + magic, from the bits of t: no conversion to integers, so a NaN does no harm."""
         bits, n = ir.VectorType(ir.IntType(self.format.bits), t.type.count), t.type.count
         shift = ir.Constant(bits, [self.format.magic_bits - self.format.bias] * n)
-        exponent = t.builder.sub(t.builder.bitcast(t.value, bits), shift)
-        exponent = t.builder.shl(exponent, ir.Constant(bits, [self.format.mantissa] * n))
-        return t._new(t.builder.bitcast(exponent, t.type))
+        places = ir.Constant(bits, [self.format.mantissa] * n)
+        powers = t.emit(lambda x: t.builder.shl(t.builder.sub(t.builder.bitcast(x, bits), shift), places), t)
+        return Value(t.builder, [t.builder.bitcast(x, t.type) for x in powers])
 
 
 class ArrayOps:

@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import parallel, tile
+from ..cells.gradients import gradients
+from ..kernels import packing, parallel, tile
 from ..kernels.vector import lanes_of
 from .buffers import Buffers, scratch
 
 Array = NDArray[Any]
 ROWS = 4
+ALONE = np.zeros(1, np.intp)
+"""The order of gates of a matrix that has one."""
 
 
 class Rows(NamedTuple):
@@ -28,6 +31,52 @@ class Rows(NamedTuple):
         """The first ``size`` numbers of each row, as an array (n, size): a view."""
         step = self.flat.itemsize
         return np.ndarray((self.n, size), self.flat.dtype, self.flat, 0, (self.stride * step, step))
+
+
+class Panelling:
+    """How a weight matrix (gates * H, J) lies in panels ``[block][vector of units][column]``, for ``x @ W^T``.
+
+    Parameters
+    ----------
+    order : ndarray of intp
+        Which gate of the matrix each block is.
+    H, J : int
+        Rows of a gate, and columns.
+    itemsize : int
+        Of the dtype.
+    """
+
+    def __init__(self, order: NDArray[np.intp], H: int, J: int, itemsize: int) -> None:
+        self.J, self.lanes = J, lanes_of(itemsize)
+        units = np.arange(0, H, self.lanes)
+        self.starts = ((order[:, None] * H + units) * J).reshape(-1)
+        self.heights = np.tile(np.minimum(self.lanes, H - units), len(order))
+        self.places = np.arange(len(self.starts)) * J * self.lanes
+
+    def fill(self, W: Array, P: Array) -> None:
+        """Write the panels of W to P, with zeros for units that there are not."""
+        packing.transpose(
+            W.reshape(-1), self.starts, self.heights, self.J, self.J, P, self.places, self.lanes, self.lanes
+        )  # fmt: skip
+
+
+def unpack(dW: Array, first: int, stride: int, rows: int, order: NDArray[np.intp], H: int, out: Array) -> None:
+    """Rows ``[block][Hp]`` of a sum of weight gradients as a matrix (gates * H, rows): the way back from panels.
+
+    Parameters
+    ----------
+    dW : ndarray, flat
+        Rows ``stride`` apart from ``first``.
+    order : ndarray of intp
+        Which gate of the matrix each block is.
+    out : ndarray, shape (gates * H, rows) or (gates * H,)
+        Written.
+    """
+    blocks, Hp = np.arange(len(order)), tile.padded(H, dW.itemsize)
+    heights = np.full(len(order), rows)
+    packing.transpose(
+        dW, first + blocks * Hp, heights, stride, H, out.reshape(-1), order * (H * rows), rows, 0
+    )  # fmt: skip
 
 
 class Affine:
@@ -46,6 +95,7 @@ class Affine:
         self.Qp = tile.padded(Q, dtype.itemsize)
         self.stride = tile.row_stride(Q, dtype.itemsize)
         self.vectors = self.Qp // lanes_of(dtype.itemsize)
+        self.panelling = Panelling(ALONE, Q, K, dtype.itemsize)
 
     def forward(self, W: Array, b: Array | None, a: Rows, name: str, buffers: Buffers) -> Rows:
         """``a @ W^T + b`` as padded rows called ``name``."""
@@ -54,7 +104,7 @@ class Affine:
         if b is not None:
             bias[: self.Q] = b
         P = scratch().take("affine", self.Qp * self.K, self.dtype)
-        tile.pack(W.reshape(-1), 1, self.Q, self.K, P)
+        self.panelling.fill(W, P)
         return self._product(
             a, P, self.K, self.vectors, bias, Rows(buffers.take(name, a.n * self.stride, self.dtype), self.stride, a.n)
         )
@@ -72,24 +122,24 @@ class Affine:
         out[:] = 0
 
         def work(v0: int, v1: int) -> None:
-            tile.accumulate(one, 0, 1, delta.flat, delta.stride, 0, a.n, v0, v1, out, 0, self.stride)
-            tile.accumulate(
-                a.flat, a.stride, self.K, delta.flat, delta.stride, 0, a.n, v0, v1, out, self.stride, self.stride
-            )
+            # without a state
+            gradients(
+                a.flat, a.stride, out, 0, out, 0, delta.flat, delta.stride, one, self.K, self.Q, 0, self.vectors, 0, 0,
+                a.n, v0, v1, out, self.stride,
+            )  # fmt: skip
 
         one = np.ones(1, self.dtype)
         parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, 2.0 * a.n * self.K * self.Q))
-        rows = out.reshape(1 + self.K, self.stride)[:, : self.Q]
-        d_W[...] = rows[1:].T
+        unpack(out, self.stride, self.stride, self.K, ALONE, self.Q, d_W)
         if d_b is not None:
-            d_b[...] = rows[0]
+            d_b[...] = out[: self.Q]
 
     def input_gradient(self, W: Array, delta: Rows, name: str, buffers: Buffers) -> Rows:
         """``delta @ W`` as padded rows called ``name``."""
         size = self.dtype.itemsize
         Kp, stride = tile.padded(self.K, size), tile.row_stride(self.K, size)
         P = scratch().take("affine", Kp * self.Q, self.dtype)
-        tile.pack_back(W.reshape(-1), 1, self.Q, self.K, P)
+        packing.pack_back(W.reshape(-1), ALONE, self.Q, self.K, P)
         zeros = scratch().take("affine_bias", Kp, self.dtype)
         zeros[:] = 0
         to = Rows(buffers.take(name, delta.n * stride, self.dtype), stride, delta.n)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NonFiniteError
 from ..kernels import parallel, tile
-from ..kernels import rows as kernels
 from ..kernels.vector import lanes_of
 from .affine import Rows
 from .buffers import Buffers, scratch
@@ -20,6 +19,20 @@ from .views import Record, Views
 Array = NDArray[Any]
 ROWS = 4
 """Batch rows that a tile takes together; a slab is a multiple of it."""
+
+PROJECT_BYTES = 1 << 16
+"""Size of W_ih from which it pays to project the inputs of several steps together: twice a first-level cache."""
+
+PROJECTED_ROWS = 64
+"""Rows projected together: enough to hide the reading of the weights, few enough to stay in the cache."""
+
+
+class Panels(NamedTuple):
+    """Packed weights of a forward pass."""
+
+    P_ih: Array
+    P_hh: Array
+    bias: Array
 
 
 class Direction(Views):
@@ -45,9 +58,15 @@ class Direction(Views):
         schedule.gather(x, ordered, self.D)
         return ordered
 
+    def panels(self, params: Mapping[str, Array], buffers: Buffers) -> Panels:
+        """The weights of a forward pass as the kernels read them."""
+        return Panels(
+            self.pack_input(params, buffers), self.pack_state(params, buffers), self.pack_bias(params, buffers)
+        )
+
     def forward(
         self, params: Mapping[str, Array], schedule: Schedule, x: Rows, state: Array | None, keep: bool,
-        out: Rows | None, buffers: Buffers, kept: Array | None = None,
+        out: Rows | None, buffers: Buffers, kept: Array | None = None, checkpoint: int = 0,
     ) -> Record:  # fmt: skip
         """Run the cell over the caller's rows of x.
 
@@ -61,6 +80,8 @@ class Direction(Views):
             Receives the outputs (outer_T * outer_B, R), at the valid steps.
         kept : ndarray, shape (outer_T * outer_B, n_states, H), or None
             For a direction with zoneout in training: see there.
+        checkpoint : int
+            Keep the state before every so many steps instead, and the last one; 0 for all.
 
         Raises
         ------
@@ -68,43 +89,112 @@ class Direction(Views):
             Naming the first step and sample.
         """
         T, B, suffix = schedule.T, schedule.B, self.suffix
-        slots = self.stretch * T + 1 if keep or self.stretch > 1 else 2
+        if checkpoint:
+            slots, steps = -(-T // checkpoint) + 1, 0
+        else:
+            slots = self.stretch * T + 1 if keep or self.stretch > 1 else 2
+            steps = T if slots > 2 else 1
         states = buffers.take("states" + suffix, slots * B * self.s_rs, self.dtype)
-        gates = buffers.take("gates" + suffix, (T if slots > 2 else 1) * B * self.g_rs, self.dtype)
+        gates = buffers.take("gates" + suffix, steps * B * self.g_rs, self.dtype)
         self.start(params, schedule, state, states[: B * self.s_rs])
-        record = Record(schedule, self._input(schedule, x, buffers), states, gates, slots, state is not None, kept)
+        rows = self._input(schedule, x, buffers)
+        record = Record(schedule, rows, states, gates, slots, state is not None, kept, checkpoint)
         if T * B:
-            panels = self.pack_input(params, scratch()), self.pack_state(params, scratch())
-            self._run(params, record, *panels, self.pack_bias(params, scratch()), out)
+            panels = self.panels(params, scratch())
+            if checkpoint:
+                for t0 in range(0, T, checkpoint):
+                    self._carry(params, record, t0, panels, out)
+            else:
+                self._run(params, record, panels, out)
         return record
 
-    def _run(
-        self, params: Mapping[str, Array], record: Record, P_ih: Array, P_hh: Array, bias: Array, out: Rows | None
-    ) -> None:
+    def again(
+        self, params: Mapping[str, Array], record: Record, t0: int, panels: Panels, out: Rows | None = None
+    ) -> Record:
+        """The window of a checkpointed pass that begins at step t0, with all states and gates, in scratch memory."""
+        schedule = record.schedule.window(t0, min(t0 + record.checkpoint, record.schedule.T))
+        T, B, size = schedule.T, schedule.B, record.schedule.B * self.s_rs
+        slots, begins = self.stretch * T + 1, t0 // record.checkpoint * size
+        states = scratch().take("window_states", slots * size, self.dtype)
+        gates = scratch().take("window_gates", T * B * self.g_rs, self.dtype)
+        states[:size] = record.states[begins : begins + size]
+        x = Rows(record.x.flat[t0 * B * record.x.stride :], record.x.stride, T * B)
+        kept = None if record.kept is None else record.kept[t0 * B : (t0 + T) * B]
+        window = Record(schedule, x, states, gates, slots, record.given, kept)
+        self._run(params, window, panels, out)
+        return window
+
+    def _carry(self, params: Mapping[str, Array], record: Record, t0: int, panels: Panels, out: Rows | None) -> None:
+        """Run one window of a checkpointed pass, and keep what its last steps leave in each row."""
+        window = self.again(params, record, t0, panels, out)
+        schedule, after = window.schedule, t0 // record.checkpoint + 1
+        B = schedule.B
+        last = self.stretch * schedule.lengths * B + np.arange(B)
+        # whole rows: what stands beyond the units must stay finite as well
+        record.states.reshape(-1, B, self.s_rs)[after] = window.states.reshape(-1, self.s_rs)[last]
+
+    def _run(self, params: Mapping[str, Array], record: Record, panels: Panels, out: Rows | None) -> None:
         """The forward kernel over all slabs."""
-        schedule, x = record.schedule, record.x
-        T, B = schedule.T, schedule.B
-        rows, o_rs = (self._nothing, 0) if out is None else (out.flat, out.stride)
+        schedule = record.schedule
+        rows, o_rs = (self.nothing, 0) if out is None else schedule.part(out)[:2]
         if out is not None and schedule.outer is not None:
-            rows, o_rs = scratch().take("out", T * B * self.R, self.dtype), self.R
+            rows, o_rs = scratch().take("out", schedule.T * schedule.B * self.R, self.dtype), self.R
+        for t0, t1 in self._windows(schedule):
+            init, i_rs, D = panels.bias, 0, self.D
+            if t1 - t0 < schedule.T:
+                init, i_rs, D = self._projected(record.x, t0 * schedule.B, t1 * schedule.B, panels), len(panels.bias), 0
+            self._run_window(params, record, panels, init, i_rs, D, rows, o_rs, t0, t1)
+        if out is not None and schedule.outer is not None:
+            schedule.scatter(Rows(rows, self.R, schedule.T * schedule.B), out, self.R)
+
+    def _run_window(
+        self, params: Mapping[str, Array], record: Record, panels: Panels, init: Array, i_rs: int, D: int, rows: Array,
+        o_rs: int, t0: int, t1: int,
+    ) -> None:  # fmt: skip
+        schedule, x = record.schedule, record.x
 
         def work(b0: int, b1: int) -> int:
             status: int = self.cell.forward(
-                self.code, x.flat, x.stride, P_ih, P_hh, bias, record.states, self.s_rs, record.gates, self.g_rs,
-                rows, o_rs, self.D, self.H, self.R, B, record.slots, schedule.active, 0, T, b0, b1,
+                self.code, x.flat, x.stride, panels.P_ih, panels.P_hh, init, i_rs, record.states, self.s_rs,
+                record.gates, self.g_rs, rows, o_rs, D, self.H, self.R, schedule.B, record.slots, schedule.active,
+                t0, t1, b0, b1,
             )  # fmt: skip
             return status
 
-        ranges = self._slabs(schedule, ROWS, self._flops(schedule.n_valid, self.D + self.R))
+        ranges = self._slabs(schedule, ROWS, self._flops((t1 - t0) * schedule.B, D + self.R))
         failed = [(t, *r) for t, r in zip(parallel.run(work, ranges), ranges, strict=True) if t >= 0]
         if failed:
             raise self._failure(params, record, *min(failed))
-        if out is not None and schedule.outer is not None:
-            schedule.scatter(Rows(rows, self.R, T * B), out, self.R)
+
+    def _windows(self, schedule: Schedule) -> list[tuple[int, int]]:
+        """Steps to run at once: all of them, unless their inputs are better projected together.
+
+        With fewer rows than a tile takes, a step's product waits for its weights. Those of the input need not be read
+        anew at every step: the products of some steps have rows enough.
+        """
+        T, B = schedule.T, schedule.B
+        if B >= ROWS or T == 1 or self.n_gates * self.Hp * self.D * self.dtype.itemsize < PROJECT_BYTES:
+            return [(0, T)]
+        steps = min(PROJECTED_ROWS // B, -(-T // 2))
+        return [(t, min(t + steps, T)) for t in range(0, T, steps)]
+
+    def _projected(self, x: Rows, first: int, last: int, panels: Panels) -> Array:
+        """Where the sums of the rows of x start that have what x adds: ``bias + x W_ih^T``."""
+        blocks, V = len(panels.bias), self.n_gates * self.Hp // lanes_of(self.dtype.itemsize)
+        out = scratch().take("projected", (last - first) * blocks, self.dtype)
+        if self.h_first:
+            out.reshape(-1, blocks)[:, self.n_gates * self.Hp :] = panels.bias[self.n_gates * self.Hp :]
+        rows = x.flat[first * x.stride :]
+        parallel.run(
+            lambda n0, n1: tile.affine(rows, x.stride, panels.P_ih, self.D, V, panels.bias, out, blocks, n0, n1),
+            parallel.slabs(last - first, ROWS, self._flops(last - first, self.D)),
+        )
+        return out
 
     @property
-    def _nothing(self) -> Array:
-        return self._zero[:0]
+    def nothing(self) -> Array:
+        """No numbers."""
+        return self.zero[:0]
 
     def _flops(self, rows: int, k: int) -> float:
         return 2.0 * rows * k * self.H * self.n_gates
@@ -142,54 +232,6 @@ class Direction(Views):
     def settle(self, record: Record, slot: int, out: Array) -> None:
         """What a stepper still does after the kernel, here nothing: see :class:`ZonedDirection`."""
 
-    def backward(
-        self, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None,
-        buffers: Buffers,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
-        """Sweep back through the whole record.
-
-        Parameters
-        ----------
-        d_output : Rows or None
-            ``dL/d output`` (outer_T * outer_B, R) in the caller's order; None for zero.
-        d_state : ndarray, shape (outer_B, n_states, H), or None
-            Gradient of the final state; None for zero.
-
-        Returns
-        -------
-        delta : ndarray, flat
-            Pre-activation gradients, T * B rows in kernel order, of which only the valid ones mean something.
-        d_initial : ndarray, shape (B, n_states, H)
-            Gradient of the initial state of every row.
-        squares : ndarray, shape (T, B, n_states), float64
-            ``|dL/ds_{t+1}|^2`` in kernel order, likewise.
-        """
-        schedule = record.schedule
-        T, B = schedule.T, schedule.B
-        rows = buffers.take("d_state" + self.suffix, B * self.s_rs, self.dtype)
-        rows[:] = 0
-        view = self.state_view(rows, B)
-        if d_state is not None:
-            view[schedule.final] = d_state
-        delta = buffers.take("delta" + self.suffix, T * B * self.d_rs, self.dtype)
-        squares = np.empty(T * B * self.n_states)
-        if T * B:
-            dY, y_rs = self._output_gradient(schedule, d_output)
-            P_back = self.pack_state_back(params, scratch())
-            self.sweep(record, dY, y_rs, P_back, delta, rows, squares, 1, True, 0, T)
-        return delta, view.copy(), squares.reshape(T, B, self.n_states)
-
-    def _output_gradient(self, schedule: Schedule, d_output: Rows | None) -> tuple[Array, int]:
-        """``dL/d output`` in kernel order, and how far apart its rows are."""
-        if d_output is None:
-            return self._nothing, 0
-        if schedule.outer is None:
-            return d_output.flat, d_output.stride
-        n = schedule.T * schedule.B
-        rows = scratch().take("dY", n * self.R, self.dtype)
-        schedule.gather(d_output, Rows(rows, self.R, n), self.R)
-        return rows, self.R
-
     def sweep(
         self, record: Record, d_output: Array, y_rs: int, P_back: Array, delta: Array, d_state: Array, squares: Array,
         K: int, keep: bool, t0: int, t1: int,
@@ -199,7 +241,7 @@ class Direction(Views):
 
         def work(b0: int, b1: int) -> None:
             self.cell.backward(
-                self.code, d_output, y_rs, P_back, self._zero, record.states, self.s_rs, record.gates, self.g_rs,
+                self.code, d_output, y_rs, P_back, self.zero, record.states, self.s_rs, record.gates, self.g_rs,
                 delta, self.d_rs, d_state, squares, self.H, self.R, schedule.B, K, int(keep), schedule.active,
                 t0, t1, b0, b1,
             )  # fmt: skip
@@ -213,7 +255,7 @@ class Direction(Views):
         """The tangent kernel over all slabs; the sums start from rows ``init``, or from zero."""
         B = record.schedule.B
         blocks = scratch().take("blocks", B * K * self.d_rs if self.cell.stored else 0, self.dtype)
-        start, i_rs = (self._zero, 0) if init is None else (init, self.d_rs)
+        start, i_rs = (self.zero, 0) if init is None else (init, self.d_rs)
 
         def work(b0: int, b1: int) -> None:
             self.cell.tangent(
@@ -233,73 +275,11 @@ class Direction(Views):
         )  # fmt: skip
         return J
 
-    def gradients(self, record: Record, delta: Array, d_initial: Array, out: Mapping[str, Array]) -> None:
-        """Write the weight gradients to the views ``out``: sums over valid rows in one order; threads share columns."""
-        n = record.schedule.n_valid
-        add, dW = self._weight_sums(record, delta)
-        if n:
-            flops = self._flops(n, self.D + self.R)
-            parallel.run(lambda v0, v1: add(0, n, v0, v1), parallel.slabs(self.vectors, tile.COLUMNS, flops))
-        self._unpack_gradients(dW, out)
-        restarted = d_initial if not record.given else d_initial[~record.schedule.carried]
-        for i, (name, size) in enumerate(zip(self.initial, self.state_sizes, strict=True)):
-            if name in out:
-                out[name][...] = restarted[:, i, :size].sum(axis=0)
-
-    def weight_norms(self, record: Record, delta: Array) -> Array:
-        """What each step of sequences of one length adds to ``dL/dW_hh``: its Frobenius norm, (T,), in kernel order."""
-        B, T, D, R = record.schedule.B, record.schedule.T, self.D, self.R
-        add, dW = self._weight_sums(record, delta)
-        of_h = dW.reshape(len(dW), -1, self.Hp)[1 + D : 1 + D + R, self.h_first : self.cell.blocks, : self.H]
-        norms = np.zeros(T)
-        for t in range(T if B else 0):
-            dW[...] = 0
-            add(t * B, (t + 1) * B, 0, self.vectors)
-            norms[t] = np.sqrt(np.square(of_h, dtype=np.float64).sum())
-        return norms
-
-    def _weight_sums(self, record: Record, delta: Array) -> tuple[Callable[[int, int, int, int], None], Array]:
-        """A function that adds ``[1, x, h]^T delta`` over valid rows r0..r1, vectors v0..v1, to the array beside it."""
-        schedule, D, H, R = record.schedule, self.D, self.H, self.R
-        height = 1 + D + R + self.cell.projects * H
-        dW = scratch().take("dW", height * self.d_rs, self.dtype)
-        dW[:] = 0
-        U = self.Hp // lanes_of(self.dtype.itemsize)
-        x1, h0 = self.n_gates * U, self.h_first * U
-        n = schedule.T * schedule.B
-        x = schedule.compact(record.x, D)
-        states, gates, pre = (
-            schedule.compact(Rows(flat, stride, n), stride)
-            for flat, stride in ((self.read(record), self.s_rs), (record.gates, self.g_rs), (delta, self.d_rs))
-        )
-
-        def add(r0: int, r1: int, v0: int, v1: int) -> None:
-            self.cell.gradients(
-                x.flat, x.stride, states.flat, self.s_rs, gates.flat, self.g_rs, pre.flat, self.d_rs, self._one,
-                D, H, R, x1, h0, r0, r1, v0, v1, dW, self.d_rs,
-            )  # fmt: skip
-
-        return add, dW.reshape(height, self.d_rs)[:, : self.vectors * lanes_of(self.dtype.itemsize)]
-
-    def _unpack_gradients(self, dW: Array, out: Mapping[str, Array]) -> None:
-        """From rows [1, x, h] of padded blocks to the parameters' own shapes and order of gates."""
-        D, H, R, gates, blocks = self.D, self.H, self.R, self.n_gates, self.cell.blocks
-        rows = dW.reshape(len(dW), -1, self.Hp)[:, :, :H]
-        of_x, of_h = rows[:, :gates], rows[: 1 + D + R, self.h_first : blocks]
-        out[self.weight_ih].reshape(gates, H, D)[self.x_order] = of_x[1 : 1 + D].transpose(1, 2, 0)
-        out[self.weight_hh].reshape(gates, H, R)[self.h_order] = of_h[1 + D :].transpose(1, 2, 0)
-        if self.bias_ih in out:
-            out[self.bias_ih].reshape(gates, H)[self.x_order] = of_x[0]
-            out[self.bias_hh].reshape(gates, H)[self.h_order] = of_h[0]
-        if self.cell.projects:
-            out[self.weight_hr][...] = rows[1 + D + R :, blocks, :R].T
-
-    def input_rows(self, params: Mapping[str, Array], delta: Array, n: int) -> Rows:
-        """``delta @ W_ih`` for n rows, in scratch memory."""
+    def input_rows(self, P: Array, delta: Array, n: int) -> Rows:
+        """``delta @ W_ih`` for n rows, from the panels of W_ih, in scratch memory."""
         Dp = tile.padded(self.D, self.dtype.itemsize)
         dX = scratch().take("dX", n * Dp, self.dtype)
         if dX.size:
-            P = self.pack_input_back(params, scratch())
             vectors = Dp // lanes_of(self.dtype.itemsize)
             zeros = scratch().take("dX_start", Dp, self.dtype)
             zeros[:] = 0
@@ -308,19 +288,6 @@ class Direction(Views):
                 parallel.slabs(n, ROWS, self._flops(n, self.D)),
             )
         return Rows(dX, Dp, n)
-
-    def input_gradient(self, params: Mapping[str, Array], record: Record, delta: Array, out: Array, add: bool) -> None:
-        """Write ``dL/dx`` at the valid steps to ``out`` (outer_T * outer_B, D), or add it to what stands there."""
-        schedule, D = record.schedule, self.D
-        rows = schedule.compact(Rows(delta, self.d_rs, schedule.T * schedule.B), self.d_rs)
-        made = self.input_rows(params, rows.flat, schedule.n_valid)
-        if schedule.outer is None:
-            out[...] = made.view(D) + out if add else made.view(D)
-        elif add:
-            kernels.add(out.reshape(-1), D, schedule.outer, made.flat, made.stride, D)
-        else:
-            every = np.arange(schedule.n_valid)
-            kernels.move(out.reshape(-1), D, schedule.outer, made.flat, made.stride, every, D)
 
 
 def _broken(rows: Array) -> Any:

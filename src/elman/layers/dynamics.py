@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ArgumentError
 from ..validation import choice, matching, size
 from .affine import Rows
-from .buffers import Fresh
 from .linearize import LayerLinearization
 from .parameters import Parameterised
 from .stack import Stack
@@ -81,7 +80,7 @@ class Dynamics(Parameterised):
         rows, d_state = self.output_gradient(trace, d_output), self.final_gradient(trace, d_hn)
         views = self.parameters.view(np.empty_like(self.theta))
         out = np.empty((len(self.stack.directions), trace.batch.T))
-        self.stack.backward(self.params, trace.records, trace.noise, rows, d_state, False, views, Fresh(), out)
+        self.stack.backward(self.params, trace.records, trace.noise, rows, d_state, False, views, out)
         return out
 
     @property

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cells import Cell
-from ..kernels import tile
+from ..kernels import packing, tile
 from ..kernels.vector import lanes_of
+from .affine import ALONE, Panelling
 from .buffers import Buffers
 
 Array = NDArray[Any]
@@ -54,8 +55,9 @@ class Layout:
         # W_ih feeds the first n_gates blocks of a row and W_hh the last ones; a product reads so many numbers of them
         self.reach = (self.n_gates - 1) * self.Hp + H
         self.h_first = cell.blocks - self.n_gates
-        self.x_order = [cell.gates.index(gate) for gate in cell.x_blocks]
-        self.h_order = [cell.gates.index(gate) for gate in cell.h_blocks]
+        self.x_order, self.h_order = (
+            np.array([cell.gates.index(gate) for gate in blocks], np.intp) for blocks in (cell.x_blocks, cell.h_blocks)
+        )
 
     def shapes(self, bias: bool, learn_initial_state: bool) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters."""
@@ -70,66 +72,68 @@ class Layout:
         return shapes
 
     @cached_property
-    def _zero(self) -> Array:
+    def zero(self) -> Array:
+        """A row of zeros."""
         return np.zeros(self.d_rs, self.dtype)
 
     @cached_property
-    def _one(self) -> Array:
+    def one(self) -> Array:
+        """The number 1."""
         return np.ones(1, self.dtype)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+    @cached_property
+    def _x_panels(self) -> Panelling:
+        return Panelling(self.x_order, self.H, self.D, self.dtype.itemsize)
 
-    def _ordered(self, W: Array, order: list[int]) -> Array:
-        """A weight matrix with its gates in the order of the blocks, flat; itself where that is its own order."""
-        if order == sorted(order):
-            return W.reshape(-1)
-        return W.reshape(self.n_gates, -1)[order].reshape(-1)
+    @cached_property
+    def _h_panels(self) -> Panelling:
+        return Panelling(self.h_order, self.H, self.R, self.dtype.itemsize)
+
+    @cached_property
+    def _r_panels(self) -> Panelling:
+        return Panelling(ALONE, self.R, self.H, self.dtype.itemsize)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_") and k not in ("zero", "one")}
 
     def pack_input(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """Panels of W_ih for ``x @ W_ih^T``."""
         P = buffers.take("P_ih", self.n_gates * self.Hp * self.D, self.dtype)
-        tile.pack(self._ordered(params[self.weight_ih], self.x_order), self.n_gates, self.H, self.D, P)
+        self._x_panels.fill(params[self.weight_ih], P)
         return P
 
     def pack_input_back(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """Panels of W_ih for ``delta @ W_ih``."""
-        P = buffers.take("P_back", tile.padded(self.D, self.dtype.itemsize) * self.reach, self.dtype)
-        tile.pack_back(self._ordered(params[self.weight_ih], self.x_order), self.n_gates, self.H, self.D, P)
+        P = buffers.take("P_ih_back", tile.padded(self.D, self.dtype.itemsize) * self.reach, self.dtype)
+        packing.pack_back(params[self.weight_ih].reshape(-1), self.x_order, self.H, self.D, P)
         return P
 
     def pack_state(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """Panels of W_hh for ``h @ W_hh^T``, then those of W_hr."""
         n, Rp = self.n_gates * self.Hp * self.R, tile.padded(self.R, self.dtype.itemsize)
         P = buffers.take("P_hh", n + self.cell.projects * Rp * self.H, self.dtype)
-        tile.pack(self._ordered(params[self.weight_hh], self.h_order), self.n_gates, self.H, self.R, P[:n])
+        self._h_panels.fill(params[self.weight_hh], P)
         if self.cell.projects:
-            tile.pack(params[self.weight_hr].reshape(-1), 1, self.R, self.H, P[n:])
+            self._r_panels.fill(params[self.weight_hr], P[n:])
         return P
 
     def pack_state_back(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """Panels of W_hh for ``delta @ W_hh``, then those of W_hr."""
         n = tile.padded(self.R, self.dtype.itemsize) * self.reach
         P = buffers.take("P_back", n + self.cell.projects * self.Hp * self.R, self.dtype)
-        tile.pack_back(self._ordered(params[self.weight_hh], self.h_order), self.n_gates, self.H, self.R, P[:n])
+        packing.pack_back(params[self.weight_hh].reshape(-1), self.h_order, self.H, self.R, P[:n])
         if self.cell.projects:
-            tile.pack_back(params[self.weight_hr].reshape(-1), 1, self.R, self.H, P[n:])
+            packing.pack_back(params[self.weight_hr].reshape(-1), ALONE, self.R, self.H, P[n:])
         return P
 
     def pack_bias(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """The bias of every block, padded; zeros without bias."""
-        blocks = self.cell.blocks
-        bias = buffers.take("bias", blocks * self.Hp, self.dtype)
-        b_ih = params.get(self.bias_ih)
-        if b_ih is None:
-            bias[:] = 0
-            return bias
-        b_hh = params[self.bias_hh]
-        if self.h_first:
-            rest = np.zeros(self.h_first * self.H, self.dtype)
-            b_ih = np.concatenate([self._ordered(b_ih, self.x_order), rest])
-            b_hh = np.concatenate([rest, self._ordered(b_hh, self.h_order)])
-        tile.pack_bias(b_ih, b_hh, blocks, self.H, bias)
+        bias = buffers.take("bias", self.cell.blocks * self.Hp, self.dtype)
+        bias[:] = 0
+        if self.bias_ih in params:
+            n, rows = self.n_gates, bias.reshape(-1, self.Hp)[:, : self.H]
+            rows[:n] = params[self.bias_ih].reshape(n, self.H)[self.x_order]
+            rows[self.h_first :] += params[self.bias_hh].reshape(n, self.H)[self.h_order]
         return bias
 
     def state_view(self, rows: Array, n: int) -> Array:

@@ -41,6 +41,7 @@ class LayerLinearization(Linearization):
         self._params = {name: np.array(view) for name, view in params.items()}
         self._panels = [d.pack_state(self._params, Fresh()) for d in directions]
         self._back = [d.pack_state_back(self._params, Fresh()) for d in directions]
+        self._input_back = [d.pack_input_back(self._params, Fresh()) for d in directions[1:]]
         self.n_steps, self.n_sequences = records[0].schedule.T, records[0].schedule.B
         self._ends = np.cumsum([d.state_size for d in directions]).tolist()
         self.state_size, self.dtype = self._ends[-1], directions[0].dtype
@@ -107,7 +108,10 @@ class LayerLinearization(Linearization):
                 squares[t1 - b : t1 - a - 1] += own[a : b - 1][::-1].sum(axis=3)
                 squares[t1 - a - 1] += np.square(rows[i].reshape(n, K, -1), dtype=np.float64).sum(axis=2)
                 if i:
-                    above = np.ascontiguousarray(d.input_rows(self._params, delta, n * K).view(d.D)).reshape(-1), d.D
+                    above = (
+                        np.ascontiguousarray(d.input_rows(self._input_back[i - 1], delta, n * K).view(d.D)).reshape(-1),
+                        d.D,
+                    )
         if norms is not None:
             norms[...] = np.sqrt(squares)
         out = [d.vector_out(flat, n * K) for d, flat in zip(self._directions, rows, strict=True)]

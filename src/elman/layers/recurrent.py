@@ -21,7 +21,7 @@ from .noise import Noise, Regularizer, choose
 from .parameters import Parameters
 from .stack import Stack
 from .states import State, States
-from .trace import Gradients, Trace, named_gates, named_states
+from .trace import Gradients, Trace, named_gates, named_states, spacing
 from .zoneout import ZonedDirection
 
 Array = NDArray[Any]
@@ -213,7 +213,7 @@ class Recurrent(Dynamics):
 
     def trace(
         self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
-        training: bool | None = None, rng: Any = None, buffers: Buffers = FRESH,
+        training: bool | None = None, rng: Any = None, checkpoint: bool | int = False, buffers: Buffers = FRESH,
     ) -> Trace:  # fmt: skip
         """Run the layer and keep what :meth:`backward` needs.
 
@@ -225,6 +225,11 @@ class Recurrent(Dynamics):
             Whether dropout, recurrent dropout and zoneout are drawn. Must be said for a layer that has one of them.
         rng : None, int or numpy.random.Generator
             Source of what is drawn.
+        checkpoint : bool or int, default False
+            Keep, besides the output, only the state before every so many steps (True: the square root of T), and let
+            the backward pass make the others again, window by window. The gradients are the same to the bit; the
+            memory for states and gates falls from T steps to about ``T / checkpoint + checkpoint``, for one more
+            forward pass (Chen et al., arXiv:1604.06174). ``states`` and ``gates`` of the trace are then empty.
         buffers : Buffers, optional
             Memory to use again: the trace is then overwritten by the next one made with the same buffers.
 
@@ -235,7 +240,8 @@ class Recurrent(Dynamics):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for calling the layer; ArgumentError if ``training`` has to be said and was not.
+            As for calling the layer; ArgumentError if ``training`` has to be said and was not, or for a checkpoint
+            below 1.
         """
         training = choose(self.regularizer, training, rng)
         batch = self.batch(x, lengths, reset)
@@ -246,7 +252,8 @@ class Recurrent(Dynamics):
             noise = self.regularizer.draw(
                 rng, self.num_layers, stack.per_layer, batch.T * batch.B, d.R, d.H, self.dtype
             )  # fmt: skip
-        done = stack.forward(self.params, batch, self._state(h0, batch), True, noise, buffers, buffers)
+        every = spacing(checkpoint, batch.T)
+        done = stack.forward(self.params, batch, self._state(h0, batch), True, noise, buffers, buffers, every)
         records = done.records
         view = done.output.view(self.output_size).reshape(batch.T, batch.B, self.output_size)
         view.flags.writeable = False
@@ -318,7 +325,7 @@ class Recurrent(Dynamics):
             theta = buffers.take("theta", self.parameters.size, self.dtype)
         views = self.parameters.view(theta)
         stack = self.stack
-        done = stack.backward(self.params, trace.records, trace.noise, rows, d_state, need_x, views, buffers)
+        done = stack.backward(self.params, trace.records, trace.noise, rows, d_state, need_x, views)
         stack.check_gradient(done, theta)
         batch = trace.batch
         d_x = None if done.x is None else batch.outward(done.x.reshape(batch.T, batch.B, self.input_size))

@@ -7,7 +7,7 @@ knows of lengths, restarts or directions, padding is never read, and the cost fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -52,6 +52,8 @@ class Schedule:
         The valid rows of the kernel; None where ``outer`` is.
     plain : bool
         Whether row b is the whole of sequence b, of T steps.
+    first : int
+        The step of the rows at which a window begins.
     """
 
     T: int
@@ -68,6 +70,27 @@ class Schedule:
     outer: Index | None
     inner: Index | None
     plain: bool = False
+    first: int = 0
+
+    def window(self, t0: int, t1: int) -> Schedule:
+        """The same rows during the steps ``t0 <= t < t1``."""
+        T, outer, inner = t1 - t0, self.outer, self.inner
+        if T == self.T:
+            return self
+        if outer is not None and inner is not None:
+            a, n = int(self.active[:t0].sum()), int(self.active[t0:t1].sum())
+            outer, inner = outer[a : a + n], inner[a : a + n] - t0 * self.B
+        lengths = np.clip(self.lengths - t0, 0, T)
+        return replace(
+            self, T=T, lengths=lengths, active=self.active[t0:t1], outer=outer, inner=inner, first=self.first + t0
+        )
+
+    def part(self, rows: Rows) -> Rows:
+        """The caller's rows of a window, where they stand in its order; elsewhere all, for ``outer`` to choose from."""
+        n = self.T * self.B
+        if self.outer is not None or n == rows.n:
+            return rows
+        return Rows(rows.flat[self.first * self.B * rows.stride :], rows.stride, n)
 
     @property
     def n_valid(self) -> int:
@@ -114,7 +137,7 @@ class Schedule:
     def caller_place(self, t: int, b: int) -> tuple[int, int]:
         """The caller's (step, sequence) of a kernel's step t of row b."""
         if self.outer is None:
-            return t, b
+            return self.first + t, b
         at = np.searchsorted(self.inner, t * self.B + b)  # type: ignore[arg-type]
         return divmod(int(self.outer[at]), self.outer_B)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NonFiniteError
+from . import bptt
 from .affine import Rows
 from .batch import Batch
 from .buffers import Buffers
@@ -72,7 +73,7 @@ class Stack:
 
     def forward(
         self, params: Weights, batch: Batch, state: Array | None, keep: bool, noise: Noise | None, buffers: Buffers,
-        top: Buffers | None,
+        top: Buffers | None, checkpoint: int = 0,
     ) -> Pass:  # fmt: skip
         """Run all layers.
 
@@ -83,12 +84,15 @@ class Stack:
             Whether a backward pass is to follow.
         buffers, top : Buffers
             Memory for all but the last output, and for that; None for an array of its own.
+        checkpoint : int
+            Steps between the states that are kept; 0 for all.
         """
         rows, records = batch.rows, []
         for i, layer in enumerate(self.layers):
             memory = top if i == len(self.layers) - 1 else buffers
             # the states of a single direction that are kept anyway are its output
-            own = keep and len(layer) == 1 and layer[0].stretch == 1 and batch.schedule(layer[0].reverse).outer is None
+            plain = len(layer) == 1 and layer[0].stretch == 1 and batch.schedule(layer[0].reverse).outer is None
+            own = keep and plain and not checkpoint
             out = None if own else self._output(batch, layer, f"output_l{i}", memory)
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
@@ -99,7 +103,7 @@ class Stack:
                 columns = None if out is None else Rows(out.flat[j * d.R :], out.stride, out.n)
                 start = None if state is None else state[k]
                 weights = _thinned(params, d, noise, k)
-                records.append(d.forward(weights, schedule, rows, start, keep, columns, buffers, kept))
+                records.append(d.forward(weights, schedule, rows, start, keep, columns, buffers, kept, checkpoint))
             first, r = layer[0], records[-1]
             rows = out or Rows(r.states[r.schedule.B * first.s_rs :], first.s_rs, r.schedule.T * r.schedule.B)
             factor = None if noise is None else noise.between[i]
@@ -117,7 +121,7 @@ class Stack:
 
     def backward(
         self, params: Weights, records: tuple[Record, ...], noise: Noise | None, d_output: Rows | None,
-        d_state: Array | None, need_x: bool, views: Weights, buffers: Buffers, weight_norms: Array | None = None,
+        d_state: Array | None, need_x: bool, views: Weights, weight_norms: Array | None = None,
     ) -> BackwardPass:  # fmt: skip
         """Sweep back through all layers; the parameters' gradients go to ``views``.
 
@@ -136,16 +140,12 @@ class Stack:
                 k = i * self.per_layer + j
                 weights, record = _thinned(params, d, noise, k), records[k]
                 columns = None if d_output is None else Rows(d_output.flat[j * d.R :], d_output.stride, d_output.n)
-                delta, d_initial, squares = d.backward(
-                    weights, record, columns, None if d_state is None else d_state[k], buffers
-                )
-                d.gradients(record, delta, d_initial, views)
+                way = weights, record, columns, None if d_state is None else d_state[k]
+                d_initial, squares = bptt.backward(d, *way, views, d_x, add=j > 0)
                 if weight_norms is not None:
-                    weight_norms[k] = d.weight_norms(record, delta)[:: -1 if d.reverse else 1]
+                    weight_norms[k] = bptt.weight_norms(d, *way)[:: -1 if d.reverse else 1]
                 if weights is not params:
                     views[d.weight_hh][...] *= noise.recurrent[k]  # type: ignore[union-attr]
-                if d_x is not None:
-                    d.input_gradient(weights, record, delta, d_x, add=j > 0)
                 state[k], norms[k] = d.initial_gradient(record, d_initial), d.outer_norms(record, squares)
             if i:
                 assert d_x is not None

@@ -92,7 +92,7 @@ class _Level:
     def __init__(self, d: Direction, params: Mapping[str, Array], B: int, state: Array | None) -> None:
         own = Fresh()
         self.d, self.B = d, B
-        self.panels = d.pack_input(params, own), d.pack_state(params, own), d.pack_bias(params, own)
+        self.panels = d.panels(params, own)
         x, states, gates, self.flat = (
             aligned(n, d.dtype) for n in (2 * B * d.D, 2 * B * d.s_rs, B * d.g_rs, 2 * B * d.R)
         )
@@ -118,7 +118,7 @@ class _Level:
         """Read slot's input and state, write the other slot's state and slot's output."""
         d, B, record = self.d, self.B, self.record
         status = d.cell.forward(
-            d.code, record.x.flat, d.D, *self.panels, record.states, d.s_rs, record.gates, d.g_rs, self.flat, d.R,
+            d.code, record.x.flat, d.D, *self.panels, 0, record.states, d.s_rs, record.gates, d.g_rs, self.flat, d.R,
             d.D, d.H, d.R, B, 2, self.active, slot, slot + 1, 0, B,
         )  # fmt: skip
         if status >= 0:

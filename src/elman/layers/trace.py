@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..validation import size
 from .affine import Rows
 from .batch import Batch
 from .noise import Noise
@@ -63,7 +65,8 @@ class Trace:
         for a backward direction (``"h_l0_reverse"``) entry t is the state after step t, and the entry after the last
         step of a sequence its initial state.
     gates : mapping of str to ndarray, each (T, B, H)
-        Every stored gate activation by name; empty for the Elman cell, whose activation is its state.
+        Every stored gate activation by name; empty for the Elman cell, whose activation is its state. Both mappings are
+        empty for a trace with ``checkpoint``, which does not keep them.
     """
 
     output: Any
@@ -98,12 +101,26 @@ def final_output(hn: Any, per_layer: int) -> Array:
     return joined
 
 
+def spacing(checkpoint: bool | int, T: int) -> int:
+    """Steps between the states that a trace of T steps keeps; 0 for all of them.
+
+    Raises
+    ------
+    ArgumentError
+        If it is neither a truth value nor an integer of at least 1.
+    """
+    if isinstance(checkpoint, bool | np.bool_):
+        return max(1, math.isqrt(max(T - 1, 0)) + 1) if checkpoint else 0
+    return size(checkpoint, "checkpoint")
+
+
 def named_states(stack: Stack, records: tuple[Record, ...]) -> Named:
     """All states of all directions."""
     return Named(
         {
             name + d.suffix: partial(d.outer_states, record, i)
             for d, record in zip(stack.directions, records, strict=True)
+            if not record.checkpoint
             for i, name in enumerate(d.cell.states)
         }
     )
@@ -115,6 +132,7 @@ def named_gates(stack: Stack, records: tuple[Record, ...]) -> Named:
         {
             name + d.suffix: partial(d.outer_gates, record, i)
             for d, record in zip(stack.directions, records, strict=True)
+            if not record.checkpoint
             for i, name in enumerate(d.cell.stored)
         }
     )

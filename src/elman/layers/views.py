@@ -33,6 +33,8 @@ class Record(NamedTuple):
         Whether the caller gave the initial state.
     kept : ndarray or None
         The share of each state that zoneout keeps, if drawn.
+    checkpoint : int
+        Steps between the states that are kept, and no gates; 0 where every state is.
     """
 
     schedule: Schedule
@@ -42,6 +44,7 @@ class Record(NamedTuple):
     slots: int
     given: bool
     kept: Array | None
+    checkpoint: int = 0
 
 
 class Views(Layout):
@@ -65,11 +68,25 @@ class Views(Layout):
     def last_state(self, record: Record) -> Array:
         """The final state (outer_B, n_states, H) of every sequence: a view where it can be."""
         final, schedule = record.schedule.final, record.schedule
+        if record.checkpoint:
+            return self.state_view(record.states[-schedule.B * self.s_rs :], schedule.B)[final]
         if schedule.plain:
             at = self.stretch * schedule.T % record.slots * schedule.B * self.s_rs
             return self.state_view(record.states[at:], schedule.B)
         slot = self.stretch * schedule.lengths[final] % record.slots
         return self.state_view(record.states, record.slots * schedule.B)[slot * schedule.B + final]
+
+    def window(self, record: Record, t0: int, t1: int) -> Record:
+        """What a record of all states has of the steps ``t0 <= t < t1``, as a record of its own."""
+        if t1 - t0 == record.schedule.T:
+            return record
+        schedule, n = record.schedule.window(t0, t1), self.stretch * record.schedule.B
+        B, x = schedule.B, record.x
+        kept = None if record.kept is None else record.kept[t0 * B : t1 * B]
+        return Record(
+            schedule, Rows(x.flat[t0 * B * x.stride :], x.stride, schedule.T * B), record.states[t0 * n * self.s_rs :],
+            record.gates[t0 * B * self.g_rs :], self.stretch * schedule.T + 1, record.given, kept,
+        )  # fmt: skip
 
     def read(self, record: Record) -> Array:
         """The states that the steps read, flat: at least T * B rows."""

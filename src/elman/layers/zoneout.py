@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .affine import Rows
-from .direction import Direction
+from .direction import Direction, Panels
 from .schedule import Schedule
 from .views import Record
 
@@ -64,9 +64,7 @@ class ZonedDirection(Direction):
             record.states[2 * t * B * self.s_rs :], record.gates[t * B * self.g_rs :], record.schedule.active[t : t + 1]
         )  # fmt: skip
 
-    def _run(
-        self, params: Mapping[str, Array], record: Record, P_ih: Array, P_hh: Array, bias: Array, out: Rows | None
-    ) -> None:
+    def _run(self, params: Mapping[str, Array], record: Record, panels: Panels, out: Rows | None) -> None:
         """The forward kernel step by step, and the mixing after each."""
         schedule, x = record.schedule, record.x
         B = schedule.B
@@ -76,8 +74,8 @@ class ZonedDirection(Direction):
             n = int(schedule.active[t])
             states, gates, active = self._step(record, t)
             status = self.cell.forward(
-                self.code, x.flat[t * B * x.stride :], x.stride, P_ih, P_hh, bias, states, self.s_rs, gates, self.g_rs,
-                self._nothing, 0, self.D, self.H, self.R, B, 3, active, 0, 1, 0, B,
+                self.code, x.flat[t * B * x.stride :], x.stride, panels.P_ih, panels.P_hh, panels.bias, 0, states,
+                self.s_rs, gates, self.g_rs, self.nothing, 0, self.D, self.H, self.R, B, 3, active, 0, 1, 0, B,
             )  # fmt: skip
             if status >= 0:
                 raise self._failure(params, record, t, 0, B)
@@ -87,7 +85,7 @@ class ZonedDirection(Direction):
             )
         if out is not None:
             after = self.state_slots(record)[1:, :, 0, : self.R].reshape(schedule.T * B, self.R)
-            schedule.spread(after, out.view(self.R))
+            schedule.spread(after, schedule.part(out).view(self.R))
 
     @staticmethod
     def _mixed(z: Array, before: Array, made: Array) -> Array:
@@ -119,7 +117,7 @@ class ZonedDirection(Direction):
             past = z * d
             d *= 1 - z
             self.cell.backward(
-                self.code, self._nothing, 0, P_back, self._zero, states, self.s_rs, gates, self.g_rs,
+                self.code, self.nothing, 0, P_back, self.zero, states, self.s_rs, gates, self.g_rs,
                 delta[keep * t * B * K * self.d_rs :], self.d_rs, d_state, unused, self.H, self.R, B, K, 0, active,
                 0, 1, 0, B,
             )  # fmt: skip
@@ -132,7 +130,7 @@ class ZonedDirection(Direction):
         B = record.schedule.B
         ring = V.reshape(2, -1)
         blocks = np.empty(B * K * self.d_rs, self.dtype)
-        start, i_rs = (self._zero, 0) if init is None else (init, self.d_rs)
+        start, i_rs = (self.zero, 0) if init is None else (init, self.d_rs)
         norms = squares.reshape(-1, B * K, self.n_states)
         pair = np.zeros_like(V)
         for t in range(t0, t1):

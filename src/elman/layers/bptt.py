@@ -1,0 +1,241 @@
+"""Backpropagation through time in one direction, window by window from the last step to the first.
+
+What a window needs is still in the cache when its weight gradients are formed, and the gradients of pre-activations
+take the memory of one window only. Sums over steps are chains that the next window carries on, so no bit depends on
+the windows, nor on whether their states were kept or made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import parallel, tile
+from ..kernels import rows as kernels
+from ..kernels.vector import lanes_of
+from .affine import Rows, unpack
+from .buffers import scratch
+from .direction import Direction
+from .views import Record
+
+Array = NDArray[Any]
+
+WINDOW_BYTES, WINDOW_ROWS = 1 << 22, 4 * tile.ROWS
+"""What a window's states, gates and gradients may take, about what the caches hold; and rows that it has at least,
+since each window reads and writes all the sums of weight gradients."""
+
+WINDOW_FLOPS = 50 * parallel.SPLIT_FLOPS
+"""Operations below which the sweep of a window is not worth another hand-over to the threads."""
+
+
+class Descent:
+    """The way back through a record.
+
+    Parameters
+    ----------
+    d : Direction
+        Of the record.
+    params : mapping of str to ndarray
+        The weights it was made with.
+    record : Record
+        With all states, or with those before some of the steps.
+    d_output : Rows or None
+        ``dL/d output`` (outer_T * outer_B, R) in the caller's order; None for zero.
+    d_state : ndarray, shape (outer_B, n_states, H), or None
+        Gradient of the final state; None for zero.
+
+    Attributes
+    ----------
+    rows : ndarray, flat
+        The gradient of the state before the step that was reached, B padded rows.
+    squares : ndarray, flat float64
+        ``|dL/ds_{t+1}|^2`` for each row t * B + b and state, of the valid rows.
+    """
+
+    def __init__(
+        self, d: Direction, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None
+    ) -> None:
+        self.d, self.params, self.record, self.d_output = d, params, record, d_output
+        B = record.schedule.B
+        self.rows = scratch().take("d_state", B * d.s_rs, d.dtype)
+        self.rows[:] = 0
+        if d_state is not None:
+            d.state_view(self.rows, B)[record.schedule.final] = d_state
+        self.squares = np.empty(record.schedule.T * B * d.n_states)
+
+    def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Array]]:
+        """Sweep back; yield each window and the gradients of its pre-activations, the last window first.
+
+        Parameters
+        ----------
+        steps : int, optional
+            How many a window has; by default as many as the caches hold.
+        """
+        d, schedule = self.d, self.record.schedule
+        if not schedule.T * schedule.B:
+            return
+        steps = self._steps() if steps is None else steps
+        P_back = d.pack_state_back(self.params, scratch())
+        for kept in self._kept():
+            last = kept.schedule.T
+            for t0 in range((last - 1) // steps * steps, -1, -steps):
+                window = d.window(kept, t0, min(t0 + steps, last))
+                yield window, self._sweep(window, P_back)
+
+    def _kept(self) -> Iterator[Record]:
+        """Pieces with all their states, the last first: the record, or what is made again from its checkpoints."""
+        record, n = self.record, self.record.checkpoint
+        if not n:
+            yield record
+            return
+        panels = self.d.panels(self.params, scratch())
+        for t0 in range((record.schedule.T - 1) // n * n, -1, -n):
+            yield self.d.again(self.params, record, t0, panels)
+
+    def _steps(self) -> int:
+        d, B = self.d, self.record.schedule.B
+        row = (d.s_rs * d.stretch + d.g_rs + d.d_rs + d.D) * d.dtype.itemsize
+        flops = 2.0 * d.n_gates * d.H * (2 * d.R + d.D)
+        least = WINDOW_FLOPS if parallel.get_num_threads() > 1 else 0
+        return max(1, WINDOW_BYTES // (row * B), WINDOW_ROWS // B, int(least / (flops * B)))
+
+    def _sweep(self, window: Record, P_back: Array) -> Array:
+        d, schedule = self.d, window.schedule
+        dY, y_rs = self._output_gradient(window)
+        delta = scratch().take("delta", schedule.T * schedule.B * d.d_rs, d.dtype)
+        squares = self.squares[schedule.first * schedule.B * d.n_states :]
+        d.sweep(window, dY, y_rs, P_back, delta, self.rows, squares, 1, True, 0, schedule.T)
+        return delta
+
+    def _output_gradient(self, window: Record) -> tuple[Array, int]:
+        """``dL/d output`` in kernel order, and how far apart its rows are."""
+        d, schedule = self.d, window.schedule
+        if self.d_output is None:
+            return d.nothing, 0
+        if schedule.outer is None:
+            part = schedule.part(self.d_output)
+            return part.flat, part.stride
+        n = schedule.T * schedule.B
+        rows = scratch().take("dY", n * d.R, d.dtype)
+        schedule.gather(self.d_output, Rows(rows, d.R, n), d.R)
+        return rows, d.R
+
+
+class WeightSums:
+    """``[1, x, h]^T delta`` of one direction, added up over windows: one order of the rows; threads share columns."""
+
+    def __init__(self, d: Direction) -> None:
+        self.d = d
+        self.height = 1 + d.D + d.R + d.cell.projects * d.H
+        self.flat = scratch().take("dW", self.height * d.d_rs, d.dtype)
+        self.flat[:] = 0
+
+    def add(self, window: Record, delta: Array) -> None:
+        """Add a window's valid rows."""
+        d, schedule = self.d, window.schedule
+        n, rows = schedule.n_valid, schedule.T * schedule.B
+        U = d.Hp // lanes_of(d.dtype.itemsize)
+        x = schedule.compact(window.x, d.D)
+        states, gates, pre = (
+            schedule.compact(Rows(flat, stride, rows), stride)
+            for flat, stride in ((d.read(window), d.s_rs), (window.gates, d.g_rs), (delta, d.d_rs))
+        )
+
+        def work(v0: int, v1: int) -> None:
+            d.cell.gradients(
+                x.flat, x.stride, states.flat, d.s_rs, gates.flat, d.g_rs, pre.flat, d.d_rs, d.one, d.D, d.H, d.R,
+                d.n_gates * U, d.h_first * U, 0, n, v0, v1, self.flat, d.d_rs,
+            )  # fmt: skip
+
+        flops = 2.0 * n * (d.D + d.R) * d.H * d.n_gates
+        parallel.run(work, parallel.slabs(d.vectors, tile.COLUMNS, flops))
+
+    def write(self, out: Mapping[str, Array]) -> None:
+        """Bring rows [1, x, h] of padded blocks to the parameters' own shapes and order of gates."""
+        d, stride = self.d, self.d.d_rs
+        h = d.h_first * d.Hp
+        places = [(d.weight_ih, stride, d.D, d.x_order), (d.weight_hh, (1 + d.D) * stride + h, d.R, d.h_order)]
+        if d.bias_ih in out:
+            places += [(d.bias_ih, 0, 1, d.x_order), (d.bias_hh, h, 1, d.h_order)]
+        for name, at, rows, order in places:
+            unpack(self.flat, at, stride, rows, order, d.H, out[name])
+        if d.cell.projects:
+            of_m = self.flat.reshape(self.height, stride)[1 + d.D + d.R :, d.cell.blocks * d.Hp :]
+            out[d.weight_hr][...] = of_m[:, : d.R].T
+
+    def recurrent_norm(self) -> float:
+        """Frobenius norm of what belongs to W_hh, in float64."""
+        d, first = self.d, 1 + self.d.D
+        rows = self.flat.reshape(self.height, d.d_rs)[first : first + d.R, : d.cell.blocks * d.Hp]
+        of_h = rows.reshape(d.R, -1, d.Hp)[:, d.h_first :, : d.H]
+        return float(np.sqrt(np.square(of_h, dtype=np.float64).sum()))
+
+
+def backward(
+    d: Direction, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None,
+    out: Mapping[str, Array], d_x: Array | None, add: bool,
+) -> tuple[Array, Array]:  # fmt: skip
+    """All gradients of one direction.
+
+    Parameters
+    ----------
+    d, params, record, d_output, d_state
+        As for :class:`Descent`.
+    out : mapping of str to ndarray
+        Receives the parameters' gradients.
+    d_x : ndarray, shape (outer_T * outer_B, D), or None
+        Receives ``dL/dx`` at the valid steps.
+    add : bool
+        Whether that is added to what stands there.
+
+    Returns
+    -------
+    d_initial : ndarray, shape (B, n_states, H)
+        Gradient of the initial state of every row.
+    squares : ndarray, shape (T, B, n_states), float64
+        ``|dL/ds_{t+1}|^2`` in kernel order, of the valid rows.
+    """
+    descent, sums = Descent(d, params, record, d_output, d_state), WeightSums(d)
+    P = None if d_x is None else d.pack_input_back(params, scratch())
+    for window, delta in descent.windows():
+        sums.add(window, delta)
+        if d_x is not None:
+            _input_gradient(d, P, window, delta, d_x, add)
+    sums.write(out)
+    T, B = record.schedule.T, record.schedule.B
+    d_initial = d.state_view(descent.rows, B).copy()
+    restarted = d_initial if not record.given else d_initial[~record.schedule.carried]
+    for i, (name, size) in enumerate(zip(d.initial, d.state_sizes, strict=True)):
+        if name in out:
+            out[name][...] = restarted[:, i, :size].sum(axis=0)
+    return d_initial, descent.squares.reshape(T, B, d.n_states)
+
+
+def weight_norms(
+    d: Direction, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None
+) -> Array:
+    """What each step of sequences of one length adds to ``dL/dW_hh``: its Frobenius norm, (T,), in kernel order."""
+    norms = np.zeros(record.schedule.T)
+    for window, delta in Descent(d, params, record, d_output, d_state).windows(steps=1):
+        step = WeightSums(d)
+        step.add(window, delta)
+        norms[window.schedule.first] = step.recurrent_norm()
+    return norms
+
+
+def _input_gradient(d: Direction, P: Any, window: Record, delta: Array, out: Array, add: bool) -> None:
+    """Write a window's ``dL/dx``, or add it to what stands there."""
+    schedule, D = window.schedule, d.D
+    rows = schedule.compact(Rows(delta, d.d_rs, schedule.T * schedule.B), d.d_rs)
+    made = d.input_rows(P, rows.flat, schedule.n_valid)
+    if schedule.outer is None:
+        to = out[schedule.first * schedule.B :][: made.n]
+        to[...] = made.view(D) + to if add else made.view(D)
+    elif add:
+        kernels.add(out.reshape(-1), D, schedule.outer, made.flat, made.stride, D)
+    else:
+        every = np.arange(schedule.n_valid)
+        kernels.move(out.reshape(-1), D, schedule.outer, made.flat, made.stride, every, D)
