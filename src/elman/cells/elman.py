@@ -14,7 +14,7 @@ from __future__ import annotations
 from ..kernels.activations import FORMULAS, MAX_SLOPE, NONLINEARITIES, activate, scale_by_slope, slope
 from ..kernels.compile import inline, integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import product
+from ..kernels.tile import product, two_products
 from ..kernels.vector import lanes
 from .cell import Cell
 from .gradients import gradients
@@ -58,8 +58,35 @@ def forward(
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        product(N, U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, states, new, s_rs)
-        product(N, U, states, new, s_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, states, new, s_rs)
+        two_products(
+            N,
+            U,
+            init,
+            start,
+            i_rs,
+            VL,
+            D,
+            X,
+            x,
+            x_rs,
+            one,
+            P_ih,
+            zero,
+            D * VL,
+            VL,
+            H,
+            states,
+            now,
+            s_rs,
+            one,
+            P_hh,
+            zero,
+            H * VL,
+            VL,
+            states,
+            new,
+            s_rs,
+        )
         if activate(variant, states, new, s_rs, N, U) == 0:
             return t
         if out.size > 0:

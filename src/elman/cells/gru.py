@@ -14,7 +14,7 @@ from __future__ import annotations
 from ..kernels.activations import sigmoid, tanh
 from ..kernels.compile import integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import product
+from ..kernels.tile import product, two_products
 from ..kernels.vector import lanes
 from .cell import Cell
 from .gradients import gradients
@@ -63,11 +63,38 @@ def forward(
         new = (((t + 1) % slots) * B + b0) * s_rs
         g = ((t * B if slots > 2 else 0) + b0) * g_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        for n in range(N):
-            copy_row(gates, g + n * g_rs + 3 * Hp, init, start + n * i_rs + 3 * Hp, Hp)
-        product(N, 3 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
-        h = g + Hp
-        product(N, 3 * U, gates, h, g_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, h, g_rs)
+        r, n_h, n = g + Hp, g + 3 * Hp, start + 3 * Hp
+        product(N, U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
+        two_products(
+            N,
+            2 * U,
+            init,
+            start + Hp,
+            i_rs,
+            VL,
+            D,
+            X,
+            x,
+            x_rs,
+            one,
+            P_ih,
+            Hp * D,
+            D * VL,
+            VL,
+            H,
+            states,
+            now,
+            s_rs,
+            one,
+            P_hh,
+            zero,
+            H * VL,
+            VL,
+            gates,
+            r,
+            g_rs,
+        )
+        product(N, U, init, n, i_rs, VL, H, states, now, s_rs, one, P_hh, 2 * Hp * H, H * VL, VL, gates, n_h, g_rs)
         finite = _forward_rows(
             gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
             states, now, s_rs, states, new, s_rs, N, U,

@@ -19,7 +19,7 @@ import math
 from ..kernels.activations import sigmoid, tanh
 from ..kernels.compile import integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import product
+from ..kernels.tile import product, two_products
 from ..kernels.vector import lanes
 from .cell import Cell
 from .gradients import gradients
@@ -79,8 +79,35 @@ def forward(
         new = (((t + 1) % slots) * B + b0) * s_rs
         g = ((t * B if slots > 2 else 0) + b0) * g_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        product(N, 4 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
-        product(N, 4 * U, gates, g, g_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, g, g_rs)
+        two_products(
+            N,
+            4 * U,
+            init,
+            start,
+            i_rs,
+            VL,
+            D,
+            X,
+            x,
+            x_rs,
+            one,
+            P_ih,
+            zero,
+            D * VL,
+            VL,
+            H,
+            states,
+            now,
+            s_rs,
+            one,
+            P_hh,
+            zero,
+            H * VL,
+            VL,
+            gates,
+            g,
+            g_rs,
+        )
         finite = _forward_rows(
             gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
             states, now + Hp, s_rs, states, new + Hp, s_rs, states, new, s_rs, N, U,
