@@ -49,11 +49,21 @@ class Case(NamedTuple):
     d_output: Array
     lengths: Array | None = None
 
+    @property
+    def input_size(self) -> int:
+        """D."""
+        return int(self.weights["weight_ih_l0"].shape[1])
+
+    @property
+    def hidden_size(self) -> int:
+        """H."""
+        return int(self.weights["weight_hh_l0"].shape[1])
+
 
 def make_case(shape: Shape, dtype: str, cell: str = "RNN", *, ragged: bool = False, seed: int = 0) -> Case:
     """Normal data, and weights uniform within 1 / sqrt(H), as PyTorch starts; the same numbers in both dtypes.
 
-    ``ragged`` draws lengths uniformly from 1 to T.
+    ``ragged`` draws lengths uniformly from 1 to T; the gradient of the output is zero beyond them.
     """
     T, B, D, H = shape
     rng = np.random.default_rng(seed)
@@ -63,6 +73,8 @@ def make_case(shape: Shape, dtype: str, cell: str = "RNN", *, ragged: bool = Fal
     weights = {name: rng.uniform(-bound, bound, size).astype(dtype) for name, size in sizes.items()}
     x, d_output = rng.standard_normal((T, B, D)), rng.standard_normal((T, B, H))
     lengths = rng.integers(1, T, B, endpoint=True) if ragged else None
+    if lengths is not None:
+        d_output[np.arange(T)[:, None] >= lengths] = 0
     return Case(cell, weights, x.astype(dtype), d_output.astype(dtype), lengths)
 
 
