@@ -29,6 +29,12 @@ SHAPES: tuple[Shape, ...] = (
 TRACKED: tuple[Shape, ...] = ((100, 1, 10, 20), (1000, 1, 3, 100), (100, 32, 28, 64), (100, 64, 100, 256))
 """Those of them that are tracked over time: one of each kind."""
 
+RAGGED: tuple[Shape, ...] = ((100, 32, 28, 64), (1000, 16, 3, 100), (100, 64, 100, 256))
+"""Those of them that are also compared with sequences of several lengths."""
+
+STREAMED: tuple[Shape, ...] = ((1, 1, 1, 20), (1, 1, 1, 100), (1, 1, 1, 256))
+"""Single steps of a stream, with one input."""
+
 CELLS = ("RNN", "LSTM", "GRU")
 """Names of the layers, which are PyTorch's and Keras's as well."""
 

@@ -34,7 +34,8 @@ class Side(ABC):
     def version(self) -> str:
         """Name and version of the package."""
 
-    def can(self, case: Case, name: str) -> bool:
+    @staticmethod
+    def can(case: Case, name: str) -> bool:
         """Whether the package has a pass for a case."""
         return True
 
@@ -68,12 +69,19 @@ class Side(ABC):
 
     def prepare(self, case: Case, passes: Sequence[str] = WHOLE) -> Answers:
         """Take over a case, and run once what can be run, so that all is compiled; its answers by pass."""
-        self.load(case)
-        self.case = case
-        return {name: self.answer(name) for name in passes if self.can(case, name)}
+        self.take(case)
+        answers = {name: self.answer(name) for name in passes}
+        return {name: answer for name, answer in answers.items() if answer is not None}
 
-    def answer(self, name: str) -> dict[str, Array]:
-        """The answers of one pass; those of a stream are its outputs, under the number of the step."""
+    def take(self, case: Case) -> None:
+        """Take over a case."""
+        self.case = case
+        self.load(case)
+
+    def answer(self, name: str) -> dict[str, Array] | None:
+        """The answers of one pass, None if there is no such pass; those of a stream are its outputs, by step."""
+        if not self.can(self.case, name):
+            return None
         if name == "step":
             return {f"output {t}": self.output(self.step(x_t)).copy() for t, x_t in enumerate(self.start_stream())}
         return self.arrays(name, getattr(self, name)())

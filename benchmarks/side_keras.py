@@ -36,7 +36,8 @@ class Keras(Side):
     def version(self) -> str:
         return f"keras {self.keras.__version__} on jax {self.jax.__version__}"
 
-    def can(self, case: Case, name: str) -> bool:
+    @staticmethod
+    def can(case: Case, name: str) -> bool:
         return name != "step" and case.x.dtype == np.float32
 
     def load(self, case: Case) -> None:

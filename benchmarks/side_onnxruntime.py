@@ -29,7 +29,8 @@ class Onnxruntime(Side):
     def version(self) -> str:
         return f"onnxruntime {self.onnxruntime.__version__}"
 
-    def can(self, case: Case, name: str) -> bool:
+    @staticmethod
+    def can(case: Case, name: str) -> bool:
         return name != "forward_backward" and case.x.dtype == np.float32
 
     def load(self, case: Case) -> None:
