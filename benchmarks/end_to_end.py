@@ -8,9 +8,8 @@ each, so that both see the same machine.
 Time is that of the updates alone, with the drawing of batches: not of evaluations, nor of a first update on another
 network, which is stated apart. It ends at the first evaluation on held-out data that is below the target.
 
-There is no time for curves that differ: in float64 the losses of the first updates must be the same to 1e-6, which is
-also what torch adds to the norm that it clips by. Rounding separates the curves of any two programs later; how far is
-printed.
+There is no time for curves that differ: in float64 the losses of the first updates must be the same to 1e-6. Rounding
+separates the curves of any two programs later; how far is printed.
 """
 
 from __future__ import annotations
@@ -167,28 +166,30 @@ def check_agreement(found: Agreement, problem: Problem) -> None:
         )
 
 
-def time_row(run: Run) -> list[str]:
+def row_of_times(run: Run) -> list[str]:
     """A row of the table of times; updates and seconds are missing where the target was not reached."""
     reached = [curve.reached(run.target) for curve in (run.ours, run.theirs)]
     updates = " / ".join("not reached" if r is None else str(r.updates) for r in reached)
+    right = " / ".join("-" if r is None or r.accuracy is None else f"{r.accuracy:.1%}" for r in reached)
     seconds = ["-" if r is None else significant(r.seconds) for r in reached]
     a, b = reached
     ratio = "-" if a is None or b is None else significant(b.seconds / a.seconds)
     rounds = [[1e3 * t for t in curve.rounds] for curve in (run.ours, run.theirs)]
     each = [t / o for o, t in zip(*rounds, strict=True)]
     return [
-        run.problem, run.cell, run.dtype, f"{run.target:g}", updates, *seconds, ratio, *map(spread, rounds),
+        run.problem, run.cell, run.dtype, f"{run.target:g}", updates, right, *seconds, ratio, *map(spread, rounds),
         spread(each), *(significant(curve.first) for curve in (run.ours, run.theirs)),
     ]  # fmt: skip
 
 
 TIMES = (
-    "problem", "cell", "dtype", "loss to reach", "updates, elman / torch", "elman, s", "torch, s", "torch / elman",
-    "elman, ms an update", "torch, ms an update", "ratio of these", "elman, first update, s", "torch, first update, s",
+    "problem", "cell", "dtype", "loss to reach", "updates, elman / torch", "right then", "elman, s", "torch, s",
+    "torch / elman", "elman, ms an update", "torch, ms an update", "ratio of these",
+    "elman, first update, s", "torch, first update, s",
 )  # fmt: skip
 
 
-def agreement_row(run: Run) -> list[str]:
+def row_of_deviations(run: Run) -> list[str]:
     """A row of the table of deviations."""
     found = run.agreement
     apart = f"not within {min(len(run.ours.loss), len(run.theirs.loss))}" if found.apart is None else str(found.apart)
@@ -208,10 +209,10 @@ def report(runs: Sequence[Run], checks: Sequence[Run], about: Sequence[str]) -> 
     """The whole text: what was measured on what, times, and how far the curves agree."""
     parts = [
         "\n".join(f"- {line}" for line in about),
-        markdown_table(TIMES, map(time_row, runs)),
+        markdown_table(TIMES, map(row_of_times, runs)),
         "Deviation of the two losses by update, relative. The last column is the median distance of running means over "
         f"{SMOOTHED} updates.",
-        markdown_table(DEVIATIONS, map(agreement_row, [*checks, *runs])),
+        markdown_table(DEVIATIONS, map(row_of_deviations, [*checks, *runs])),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -287,6 +288,7 @@ def describe(options: argparse.Namespace, runs: Sequence[Run]) -> list[str]:
             for name, s in table.items()
             if name in options.problem
         ),
+        "loss to reach: on held-out data, of which 'right then' is the share recognised at that time",
         "ms an update: median of the medians between two evaluations, in brackets the smallest and the largest",
         f"first update: of a network of its own, before the clock starts; elman's kernels {compiled}, and are ready "
         "when the same cell and dtype come again",
