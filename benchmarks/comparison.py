@@ -116,7 +116,10 @@ def compare(sides: Mapping[str, Asked], plan: Plan, seconds: float) -> list[Row]
 
 
 def agreeing(sides: Mapping[str, Asked], kind: str, dtype: str, failed: dict[str, str]) -> list[str]:
-    """Ours and those that agree with ours, or none; ``failed`` gets why the others are left out."""
+    """Ours and those that agree with ours, or none; ``failed`` gets why the others are left out.
+
+    Ours alone where no other package was to be compared.
+    """
     right: list[str] = []
     ours: Mapping[str, Array] = {}
     for name in sorted(sides, key=lambda name: name != OURS):
@@ -131,7 +134,7 @@ def agreeing(sides: Mapping[str, Asked], kind: str, dtype: str, failed: dict[str
                 right.append(name)
         except (RuntimeError, Disagreement) as error:
             failed[name] = reason(error)
-    if right == [OURS]:
+    if right == [OURS] and (len(sides) > 1 or failed):
         failed[OURS] = "no peer agrees: the answer is unchecked"
         return []
     return right

@@ -1,9 +1,8 @@
-"""The benchmarks run, measure what they say, and refuse to time a wrong answer."""
+"""The benchmarks run, and measure what they say."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import json
 import re
@@ -19,14 +18,11 @@ import elman
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import accuracy, cases, microkernel, peers, report, workers
+from benchmarks import accuracy, cases, microkernel
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARK = re.compile("(time|timeraw|track|peakmem|mem)_")
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="measures compiled code")
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-
-TINY = (7, 3, 2, 5)
 
 
 @pytest.fixture(autouse=True)
@@ -158,126 +154,3 @@ def test_fastest_counts_repetitions():
     done = []
     assert 0 < microkernel.fastest(lambda n: done.append(n), 1e-9, rounds=3) < 1e-3
     assert len(done) >= 5
-
-
-ANSWERS = {"output": np.array([[1.0, -2.0], [0.5, 1e-12]]), "d_x": np.array([3.0, -4.0])}
-
-
-def test_agreement_lets_rounding_pass():
-    ours = {"output": ANSWERS["output"] + 1e-11, "d_x": ANSWERS["d_x"]}
-    peers.check_agreement(ours, ANSWERS, "float64")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"output": ANSWERS["output"] + 3e-10}, "output differs by 3.0e-10, with 2.0e[+]00"),
-        ({"d_x": ANSWERS["d_x"] * [1, 1 + 1e-9]}, "d_x differs"),
-        ({"d_x": np.array([3.0, np.nan])}, "d_x differs by nan"),
-        ({"d_x": np.array([3.0, -4.0, 0.0])}, r"\(3,\) against"),
-        ({"d_x": ANSWERS["d_x"].astype(np.float32)}, "float32"),
-        ({"hn": ANSWERS["d_x"]}, "'hn'"),
-    ],
-)
-def test_agreement_refuses(change, words):
-    with pytest.raises(peers.Disagreement, match=words):
-        peers.check_agreement(ANSWERS | change, ANSWERS, "float64")
-
-
-class Recorder:
-    """A side whose answers are given and that keeps what it was asked."""
-
-    def __init__(self, answers, log):
-        self.answers, self.log = answers, log
-
-    def ask(self, method, *arguments):
-        self.log.append((self, method))
-        return self.answers if method == "prepare" else 1e-3 * len(self.log)
-
-
-def test_no_time_without_a_right_answer():
-    log = []
-    sides = Recorder(ANSWERS, log), Recorder(ANSWERS | {"d_x": np.zeros(2)}, log)
-    with pytest.raises(peers.Disagreement):
-        peers.compare(*sides, TINY, "float64", 2, 0.1)
-    assert [method for _, method in log] == ["prepare", "prepare"]
-
-
-def test_sides_take_turns_and_the_first_turn_does_not_count():
-    log = []
-    ours, theirs = Recorder(ANSWERS, log), Recorder(ANSWERS, log)
-    forward, backward = peers.compare(ours, theirs, TINY, "float64", 2, 0.1)
-    assert [side for side, _ in log] == [ours, theirs] * (1 + 2 * 3)
-    np.testing.assert_allclose(forward.ours, [5e-3, 7e-3])
-    np.testing.assert_allclose(forward.theirs, [6e-3, 8e-3])
-    assert (forward.name, backward.name) == workers.PASSES
-
-
-def test_row_of_the_comparison():
-    timing = peers.Timing((10, 4, 2, 3), "float64", "forward_backward", [1e-6, 2e-6, 4e-6], [2e-5, 3e-5, 4e-5])
-    # 2 * 40 rows * 3 units * 5 terms, three times, in 2 microseconds: 1.8 GF/s
-    assert peers.cells(timing, 18e9) == [
-        "10, 4, 2, 3",
-        "float64",
-        "forward + backward",
-        "0.00200 (0.00100-0.00400)",
-        "0.0300 (0.0200-0.0400)",
-        "15.0 (10.0-20.0)",
-        "1.8 (10%)",
-    ]
-
-
-def test_report_is_one_markdown_table_below_the_facts():
-    timing = peers.Timing(TINY, "float32", "forward", [1e-3], [2e-3])
-    lines = peers.report([timing], {"float32": 1e9}, ["a processor"]).splitlines()
-    assert lines[:2] == ["- a processor", ""]
-    assert len({len(line) for line in lines[2:]}) == 1
-    assert [line.count("|") for line in lines[2:]] == [len(peers.HEADER) + 1] * 3
-
-
-def test_markdown_table():
-    assert report.markdown_table(["a", "speed"], [["first", "1"], ["x", "22"]]) == (
-        "| a     | speed |\n"
-        "| ----- | ----: |\n"
-        "| first |     1 |\n"
-        "| x     |    22 |"
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.01234, "0.0123"), (1.0, "1.00"), (12.34, "12.3"), (123.4, "123"), (12345.0, "12300"), (0.0999951, "0.100")],
-)
-def test_three_significant_digits(value, text):
-    assert report.significant(value) == text
-
-
-def test_environment_lists_what_changes_a_library(monkeypatch):
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert "OPENBLAS_CORETYPE=Haswell" in peers.environment()
-    assert "OMP_NUM_THREADS" not in peers.environment()
-
-
-def test_a_failure_over_there_comes_back_with_its_traceback():
-    with peers.Peer("elman", 1) as peer:
-        with pytest.raises(RuntimeError, match="no_such_method"):
-            peer.ask("no_such_method")
-        assert elman.__version__ in peer.ask("version")
-    assert peer.process.returncode == 0
-
-
-def test_a_dead_process_is_named():
-    with peers.Peer("elman", 1) as peer:
-        peer.process.kill()
-        peer.process.wait()
-        with pytest.raises(RuntimeError, match="process of elman ended"):
-            peer.ask("version")
-
-
-@needs_torch
-def test_comparison_with_torch():
-    with peers.Peer("elman", 1) as ours, peers.Peer("torch", 1) as theirs:
-        timings = [t for dtype in cases.DTYPES for t in peers.compare(ours, theirs, TINY, dtype, 2, 1e-4)]
-    assert [(t.dtype, t.name) for t in timings] == [(d, p) for d in cases.DTYPES for p in workers.PASSES]
-    assert all(len(side) == 2 and min(side) > 0 for t in timings for side in (t.ours, t.theirs))
