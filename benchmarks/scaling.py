@@ -46,14 +46,18 @@ def vary(axis: str, value: int) -> Shape:
     return T, B, D, H
 
 
+def shapes(values: dict[str, Sequence[int]]) -> list[Shape]:
+    """All points, each once, also where axes cross."""
+    return list(dict.fromkeys(vary(axis, value) for axis, sizes in values.items() for value in sizes))
+
+
 def measure(cells: Sequence[str], values: dict[str, Sequence[int]], seconds: float) -> list[Row]:
-    """All points, each measured once, also where two axes cross."""
-    shapes = dict.fromkeys(vary(axis, value) for axis, sizes in values.items() for value in sizes)
+    """Both passes at all points."""
     rows = []
     with ExitStack() as stack:
         names = [name for name in (OURS, "torch") if name in available()]
         sides = {name: stack.enter_context(Peer(name, 1)) for name in names}
-        for shape in shapes:
+        for shape in shapes(values):
             for cell in cells:
                 print(f"{cell} {shape} ...", file=sys.stderr, flush=True)
                 rows += compare(sides, Plan(cell, shape, "float32", WHOLE), seconds)
@@ -78,6 +82,7 @@ def line(rows: Sequence[Row], axis: str, cell: str, name: str, package: str) -> 
 def plot(rows: Sequence[Row]) -> Any:
     """A figure of three columns, T, B and H, and two rows, one a pass."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator
 
     figure = Figure(figsize=(11, 6.5), layout="constrained")
     axes = figure.subplots(2, 3, sharex="col", sharey="row")
@@ -91,6 +96,9 @@ def plot(rows: Sequence[Row]) -> Any:
                     if sizes:
                         label = f"{cell}, {package}"
                         ax.loglog(sizes, times, style, color=f"C{color}", label=label, markersize=3.5, linewidth=1.3)
+            ticks = sorted({row.shape[AXES.index(axis)] for row in rows if row.shape in shapes({axis: VALUES[axis]})})
+            ax.set_xticks(ticks, map(str, ticks))
+            ax.xaxis.set_minor_locator(NullLocator())
             ax.grid(alpha=0.3)
             others = ", ".join(f"{n} = {size}" for n, size in zip(AXES, START, strict=True) if n != axis)
             if k == 0:
