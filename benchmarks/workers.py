@@ -1,4 +1,4 @@
-"""The two sides of the comparison, each served in a process of its own: ``python -m benchmarks.workers NAME THREADS``.
+"""A side in a process of its own: ``python -m benchmarks.workers NAME THREADS``, and the object that talks to it.
 
 Requests ``(method, *arguments)`` come pickled on standard input; answers ``(ok, value or message)`` go to standard
 output.
@@ -6,135 +6,82 @@ output.
 
 from __future__ import annotations
 
-import gc
+import os
 import pickle
+import subprocess
 import sys
-import time
 import traceback
-from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+from .sides import SIDES, Side
 
-from .cases import Array, Case
+ROOT = Path(__file__).resolve().parents[1]
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+SINGLE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+"""XLA's flags for one thread; for more it takes the cores it may run on."""
 
-PASSES = ("forward", "forward_backward")
 
+class Peer:
+    """A package in a process of its own, for as long as the ``with`` block lasts; begun anew where it has died."""
 
-class Side(ABC):
-    """One package, with the layer of one case."""
+    def __init__(self, name: str, threads: int) -> None:
+        self.name, self.threads = name, threads
+        self.start()
 
-    @abstractmethod
-    def version(self) -> str:
-        """Name and version of the package."""
+    def start(self) -> None:
+        """Begin the process."""
+        environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(self.threads)) | {"JAX_PLATFORMS": "cpu"}
+        if self.threads == 1:
+            environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {SINGLE}".strip()
+        command = [sys.executable, "-m", "benchmarks.workers", self.name, str(self.threads)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=ROOT
+        )
 
-    @abstractmethod
-    def prepare(self, case: Case) -> dict[str, Array]:
-        """Take over a case; return the answers of both passes, those that are timed afterwards."""
+    def revive(self) -> None:
+        """Begin again if the process is gone."""
+        if self.process.poll() is not None:
+            self.process.communicate()
+            self.start()
 
-    @abstractmethod
-    def forward(self) -> Any:
-        """Inference."""
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the side over there.
 
-    @abstractmethod
-    def forward_backward(self) -> Any:
-        """Forward pass, and the gradients of all parameters and of the input."""
-
-    def measure(self, name: str, seconds: float) -> float:
-        """Seconds a call of a pass, from calls in a row that take at least ``seconds`` together."""
-        call = getattr(self, name)
-        gc.collect()
-        gc.disable()
+        Raises
+        ------
+        RuntimeError
+            With its traceback if it failed, or if the process is gone.
+        """
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         try:
-            calls, start = 0, time.perf_counter()
-            while (elapsed := time.perf_counter() - start) < seconds or calls == 0:
-                call()
-                calls += 1
-        finally:
-            gc.enable()
-        return elapsed / calls
+            pickle.dump((method, *arguments), self.process.stdin)
+            self.process.stdin.flush()
+            ok, answer = pickle.load(self.process.stdout)
+        except (EOFError, BrokenPipeError):
+            self.process.wait()
+            raise RuntimeError(f"the process of {self.name} ended; its own message is above") from None
+        if not ok:
+            raise RuntimeError(f"{self.name} failed at {method}:\n{answer}")
+        return answer
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate()
 
 
-class Ours(Side):
-    """elman.RNN by its public calls; traces and gradients go into memory kept between calls, as in training."""
-
-    def __init__(self, threads: int) -> None:
-        import elman
-
-        elman.set_num_threads(threads)
-        self.elman = elman
-
-    def version(self) -> str:
-        import numba
-
-        return f"elman {self.elman.__version__} (numba {numba.__version__}, NumPy {np.__version__})"
-
-    def peak(self, dtype: str, seconds: float) -> float:
-        """Operations per second of one core at its best."""
-        from .microkernel import peak
-
-        return peak(dtype, seconds)
-
-    def prepare(self, case: Case) -> dict[str, Array]:
-        from elman.layers.buffers import Buffers
-
-        self.case, self.buffers = case, Buffers()
-        hidden, inputs = case.weights["weight_ih_l0"].shape
-        self.layer = self.elman.RNN(inputs, hidden, dtype=case.x.dtype)
-        self.layer.load_state_dict(case.weights)
-        output, hn = self.forward()
-        trace, gradients = self.forward_backward()
-        d_params = {f"d_{name}": d.copy() for name, d in gradients.params.items()}
-        return {"output": output, "hn": hn, "trained output": trace.output.copy(), **d_params, "d_x": gradients.x}
-
-    def forward(self) -> Any:
-        return self.layer(self.case.x)
-
-    def forward_backward(self) -> Any:
-        trace = self.layer.trace(self.case.x, buffers=self.buffers)
-        return trace, self.layer.backward(trace, self.case.d_output, buffers=self.buffers)
+def cores() -> list[int]:
+    """The cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
-class Torch(Side):
-    """torch.nn.RNN: inference mode, and ``torch.autograd.grad``, which writes gradients and adds to no old ones."""
-
-    def __init__(self, threads: int) -> None:
-        import torch
-
-        torch.set_num_threads(threads)
-        self.torch = torch
-
-    def version(self) -> str:
-        return f"torch {self.torch.__version__}"
-
-    def prepare(self, case: Case) -> dict[str, Array]:
-        torch = self.torch
-        hidden, inputs = case.weights["weight_ih_l0"].shape
-        self.layer = torch.nn.RNN(inputs, hidden, dtype=getattr(torch, case.x.dtype.name))
-        self.layer.load_state_dict({name: torch.from_numpy(w) for name, w in case.weights.items()})
-        self.x, self.d_output = torch.from_numpy(case.x), torch.from_numpy(case.d_output)
-        self.leaf = self.x.clone().requires_grad_()
-        output, hn = self.forward()
-        trained, gradients = self.forward_backward()
-        names = ["d_x", *(f"d_{name}" for name, _ in self.layer.named_parameters())]
-        answers = {
-            "output": output,
-            "hn": hn,
-            "trained output": trained.detach(),
-            **dict(zip(names, gradients, strict=True)),
-        }
-        return {name: answer.numpy() for name, answer in answers.items()}
-
-    def forward(self) -> Any:
-        with self.torch.inference_mode():
-            return self.layer(self.x)
-
-    def forward_backward(self) -> Any:
-        output, _ = self.layer(self.leaf)
-        return output, self.torch.autograd.grad(output, [self.leaf, *self.layer.parameters()], self.d_output)
-
-
-SIDES: dict[str, type[Ours] | type[Torch]] = {"elman": Ours, "torch": Torch}
+def confine(threads: int) -> None:
+    """Keep this process to as many cores as it has threads: equal terms, also for packages that ask the system."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores()[-threads:])
 
 
 def serve(side: Side) -> None:
@@ -155,4 +102,5 @@ def serve(side: Side) -> None:
 
 
 if __name__ == "__main__":
+    confine(int(sys.argv[2]))
     serve(SIDES[sys.argv[1]](int(sys.argv[2])))

@@ -38,6 +38,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "plotting": (LIBRARY, {"numpy", "scipy", "matplotlib"}),
     "testing": (LIBRARY, {"numpy", "scipy"}),
     "monitor": (LIBRARY, {"numpy"}),
+    "precompile": (LIBRARY, {"numpy", "tqdm"}),
     "tasks": (LIBRARY, {"numpy"}),
     "demo": (LIBRARY | {"datasets", "plotting", "files"}, {"numpy", "scipy", "matplotlib"}),
     "cli": (LIBRARY | {"datasets", "interop", "demo", "files", "_version"}, {"numpy"}),

@@ -15,7 +15,7 @@ Data and exchange
 Extend
     :mod:`elman.cells.cell` is the contract of a cell, :mod:`elman.testing` proves one
 Settings
-    :func:`set_num_threads`, :func:`get_num_threads`
+    :func:`set_num_threads`, :func:`get_num_threads`; :func:`warmup` compiles before the first call
 """
 
 from importlib import import_module
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .layers import GRU, LSTM, MGU, MLP, RNN, Network, Readout, initializers
     from .linearization import JacobianStack, Linearization, StepLinearization
     from .monitor import Monitor
+    from .precompile import warmup
     from .training import SGD, Adam, History, clip_by_global_norm, fit
 
 _HOMES = {
@@ -98,6 +99,7 @@ _HOMES = {
     ".layers": ("GRU", "LSTM", "MGU", "MLP", "RNN", "Network", "Readout", "initializers"),
     ".linearization": ("JacobianStack", "Linearization", "StepLinearization"),
     ".monitor": ("Monitor",),
+    ".precompile": ("warmup",),
     ".training": ("SGD", "Adam", "History", "clip_by_global_norm", "fit"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -174,4 +176,5 @@ __all__ = [
     "spectrum",
     "tasks",
     "testing",
+    "warmup",
 ]

@@ -1,0 +1,26 @@
+"""The packages that are compared, by name; each is imported when its side is made, and no other with it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from .side import PASSES, WHOLE, Side
+from .side_elman import Elman
+from .side_jax import Jax
+from .side_keras import Keras
+from .side_onnxruntime import Onnxruntime
+from .side_torch import Torch
+
+__all__ = ["NEEDED", "PASSES", "SIDES", "WHOLE", "Side", "available"]
+
+SIDES: dict[str, type[Side]] = {
+    "elman": Elman, "torch": Torch, "onnxruntime": Onnxruntime, "jax": Jax, "keras": Keras,
+}  # fmt: skip
+
+NEEDED: dict[str, tuple[str, ...]] = {"onnxruntime": ("onnxruntime", "onnx"), "keras": ("keras", "jax")}
+"""What has to be importable for a side, where that is not the package alone."""
+
+
+def available() -> tuple[str, ...]:
+    """Names of the sides whose packages can be found; nothing is imported."""
+    return tuple(name for name in SIDES if all(find_spec(package) for package in NEEDED.get(name, (name,))))
