@@ -33,50 +33,43 @@ class Rows(NamedTuple):
         return np.ndarray((self.n, size), self.flat.dtype, self.flat, 0, (self.stride * step, step))
 
 
-class Panelling:
-    """How a weight matrix (gates * H, J) lies in panels ``[block][vector of units][column]``, for ``x @ W^T``.
+class Blocks(NamedTuple):
+    """Blocks of rows to transpose, as :func:`elman.kernels.packing.transpose` takes them; made once for a layer."""
 
-    Parameters
-    ----------
-    order : ndarray of intp
-        Which gate of the matrix each block is.
-    H, J : int
-        Rows of a gate, and columns.
-    itemsize : int
-        Of the dtype.
-    """
+    starts: NDArray[np.intp]
+    heights: NDArray[np.intp]
+    stride: int
+    width: int
+    places: NDArray[np.intp]
+    to_stride: int
+    least: int
 
-    def __init__(self, order: NDArray[np.intp], H: int, J: int, itemsize: int) -> None:
-        self.J, self.lanes = J, lanes_of(itemsize)
-        units = np.arange(0, H, self.lanes)
-        self.starts = ((order[:, None] * H + units) * J).reshape(-1)
-        self.heights = np.tile(np.minimum(self.lanes, H - units), len(order))
-        self.places = np.arange(len(self.starts)) * J * self.lanes
-
-    def fill(self, W: Array, P: Array) -> None:
-        """Write the panels of W to P, with zeros for units that there are not."""
+    def transpose(self, source: Array, to: Array) -> None:
+        """Write the blocks of a flat array to another."""
         packing.transpose(
-            W.reshape(-1), self.starts, self.heights, self.J, self.J, P, self.places, self.lanes, self.lanes
+            source, self.starts, self.heights, self.stride, self.width, to, self.places, self.to_stride, self.least
         )  # fmt: skip
 
 
-def unpack(dW: Array, first: int, stride: int, rows: int, order: NDArray[np.intp], H: int, out: Array) -> None:
-    """Rows ``[block][Hp]`` of a sum of weight gradients as a matrix (gates * H, rows): the way back from panels.
+def panels_of(order: NDArray[np.intp], H: int, J: int, itemsize: int) -> Blocks:
+    """From a weight matrix (gates * H, J) to panels ``[block][vector of units][column]``, for ``x @ W^T``.
 
-    Parameters
-    ----------
-    dW : ndarray, flat
-        Rows ``stride`` apart from ``first``.
-    order : ndarray of intp
-        Which gate of the matrix each block is.
-    out : ndarray, shape (gates * H, rows) or (gates * H,)
-        Written.
+    ``order`` says which gate of the matrix each block is. Units that there are not become zeros.
     """
-    blocks, Hp = np.arange(len(order)), tile.padded(H, dW.itemsize)
-    heights = np.full(len(order), rows)
-    packing.transpose(
-        dW, first + blocks * Hp, heights, stride, H, out.reshape(-1), order * (H * rows), rows, 0
-    )  # fmt: skip
+    lanes = lanes_of(itemsize)
+    units = np.arange(0, H, lanes)
+    starts = ((order[:, None] * H + units) * J).reshape(-1)
+    heights = np.tile(np.minimum(lanes, H - units), len(order))
+    return Blocks(starts, heights, J, J, np.arange(len(starts)) * J * lanes, lanes, lanes)
+
+
+def columns_of(order: NDArray[np.intp], H: int, Hp: int, first: int, stride: int, rows: int) -> Blocks:
+    """From ``rows`` rows ``[block][Hp]`` of a sum of weight gradients to a matrix (gates * H, rows): the way back.
+
+    The rows are ``stride`` apart from ``first``.
+    """
+    n = len(order)
+    return Blocks(first + np.arange(n) * Hp, np.full(n, rows), stride, H, order * (H * rows), rows, 0)
 
 
 class Affine:
@@ -95,7 +88,8 @@ class Affine:
         self.Qp = tile.padded(Q, dtype.itemsize)
         self.stride = tile.row_stride(Q, dtype.itemsize)
         self.vectors = self.Qp // lanes_of(dtype.itemsize)
-        self.panelling = Panelling(ALONE, Q, K, dtype.itemsize)
+        self.panels = panels_of(ALONE, Q, K, dtype.itemsize)
+        self.columns = columns_of(ALONE, Q, self.Qp, self.stride, self.stride, K)
 
     def forward(self, W: Array, b: Array | None, a: Rows, name: str, buffers: Buffers) -> Rows:
         """``a @ W^T + b`` as padded rows called ``name``."""
@@ -104,7 +98,7 @@ class Affine:
         if b is not None:
             bias[: self.Q] = b
         P = scratch().take("affine", self.Qp * self.K, self.dtype)
-        self.panelling.fill(W, P)
+        self.panels.transpose(W.reshape(-1), P)
         return self._product(
             a, P, self.K, self.vectors, bias, Rows(buffers.take(name, a.n * self.stride, self.dtype), self.stride, a.n)
         )
@@ -130,7 +124,7 @@ class Affine:
 
         one = np.ones(1, self.dtype)
         parallel.run(work, parallel.slabs(self.vectors, tile.COLUMNS, 2.0 * a.n * self.K * self.Q))
-        unpack(out, self.stride, self.stride, self.K, ALONE, self.Q, d_W)
+        self.columns.transpose(out, d_W.reshape(-1))
         if d_b is not None:
             d_b[...] = out[: self.Q]
 

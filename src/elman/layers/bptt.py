@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..kernels import parallel, tile
 from ..kernels import rows as kernels
 from ..kernels.vector import lanes_of
-from .affine import Rows, unpack
+from .affine import Rows
 from .buffers import scratch
 from .direction import Direction
 from .views import Record
@@ -153,19 +153,6 @@ class WeightSums:
         flops = 2.0 * n * (d.D + d.R) * d.H * d.n_gates
         parallel.run(work, parallel.slabs(d.vectors, tile.COLUMNS, flops))
 
-    def write(self, out: Mapping[str, Array]) -> None:
-        """Bring rows [1, x, h] of padded blocks to the parameters' own shapes and order of gates."""
-        d, stride = self.d, self.d.d_rs
-        h = d.h_first * d.Hp
-        places = [(d.weight_ih, stride, d.D, d.x_order), (d.weight_hh, (1 + d.D) * stride + h, d.R, d.h_order)]
-        if d.bias_ih in out:
-            places += [(d.bias_ih, 0, 1, d.x_order), (d.bias_hh, h, 1, d.h_order)]
-        for name, at, rows, order in places:
-            unpack(self.flat, at, stride, rows, order, d.H, out[name])
-        if d.cell.projects:
-            of_m = self.flat.reshape(self.height, stride)[1 + d.D + d.R :, d.cell.blocks * d.Hp :]
-            out[d.weight_hr][...] = of_m[:, : d.R].T
-
     def recurrent_norm(self) -> float:
         """Frobenius norm of what belongs to W_hh, in float64."""
         d, first = self.d, 1 + self.d.D
@@ -204,7 +191,7 @@ def backward(
         sums.add(window, delta)
         if d_x is not None:
             _input_gradient(d, P, window, delta, d_x, add)
-    sums.write(out)
+    d.unpack_gradients(sums.flat, out)
     T, B = record.schedule.T, record.schedule.B
     d_initial = d.state_view(descent.rows, B).copy()
     restarted = d_initial if not record.given else d_initial[~record.schedule.carried]

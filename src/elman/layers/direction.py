@@ -41,6 +41,8 @@ class Direction(Views):
     def start(self, params: Mapping[str, Array], schedule: Schedule, state: Array | None, rows: Array) -> None:
         """Write the initial states: the caller's where a row carries on, else the learned ones, or zeros."""
         rows[:] = 0
+        if state is None and self.initial[0] not in params:
+            return
         view = self.state_view(rows, schedule.B)
         for i, name in enumerate(self.initial):
             if name in params:
@@ -49,9 +51,7 @@ class Direction(Views):
             view[schedule.carried] = state[schedule.sequence[schedule.carried]]
 
     def _input(self, schedule: Schedule, x: Rows, buffers: Buffers) -> Rows:
-        """Inputs in kernel order; as they are where that is the caller's."""
-        if schedule.outer is None:
-            return x
+        """Inputs in kernel order, where that is not the caller's."""
         n = schedule.T * schedule.B
         flat = buffers.take("x" + self.suffix, n * self.D, self.dtype)
         ordered = Rows(flat, self.D, n)
@@ -65,13 +65,15 @@ class Direction(Views):
         )
 
     def forward(
-        self, params: Mapping[str, Array], schedule: Schedule, x: Rows, state: Array | None, keep: bool,
+        self, params: Mapping[str, Array], panels: Panels, schedule: Schedule, x: Rows, state: Array | None, keep: bool,
         out: Rows | None, buffers: Buffers, kept: Array | None = None, checkpoint: int = 0,
     ) -> Record:  # fmt: skip
         """Run the cell over the caller's rows of x.
 
         Parameters
         ----------
+        panels : Panels
+            The weights, packed.
         state : ndarray, shape (outer_B, n_states, H), or None
             Initial state; the learned one, or zero, if None.
         keep : bool
@@ -88,24 +90,23 @@ class Direction(Views):
         NonFiniteError
             Naming the first step and sample.
         """
-        T, B, suffix = schedule.T, schedule.B, self.suffix
+        T, B = schedule.T, schedule.B
         if checkpoint:
             slots, steps = -(-T // checkpoint) + 1, 0
         else:
             slots = self.stretch * T + 1 if keep or self.stretch > 1 else 2
             steps = T if slots > 2 else 1
-        states = buffers.take("states" + suffix, slots * B * self.s_rs, self.dtype)
-        gates = buffers.take("gates" + suffix, steps * B * self.g_rs, self.dtype)
+        states = buffers.take(self.states_name, slots * B * self.s_rs, self.dtype)
+        gates = buffers.take(self.gates_name, steps * B * self.g_rs, self.dtype)
         self.start(params, schedule, state, states[: B * self.s_rs])
-        rows = self._input(schedule, x, buffers)
+        rows = x if schedule.outer is None else self._input(schedule, x, buffers)
         record = Record(schedule, rows, states, gates, slots, state is not None, kept, checkpoint)
-        if T * B:
-            panels = self.panels(params, scratch())
-            if checkpoint:
-                for t0 in range(0, T, checkpoint):
-                    self._carry(params, record, t0, panels, out)
-            else:
-                self._run(params, record, panels, out)
+        if not T * B:
+            return record
+        if not checkpoint:
+            self._run(params, record, panels, out)
+        for t0 in range(0, T, checkpoint) if checkpoint else ():
+            self._carry(params, record, t0, panels, out)
         return record
 
     def again(
@@ -139,11 +140,13 @@ class Direction(Views):
         rows, o_rs = (self.nothing, 0) if out is None else schedule.part(out)[:2]
         if out is not None and schedule.outer is not None:
             rows, o_rs = scratch().take("out", schedule.T * schedule.B * self.R, self.dtype), self.R
-        for t0, t1 in self._windows(schedule):
-            init, i_rs, D = panels.bias, 0, self.D
-            if t1 - t0 < schedule.T:
-                init, i_rs, D = self._projected(record.x, t0 * schedule.B, t1 * schedule.B, panels), len(panels.bias), 0
-            self._run_window(params, record, panels, init, i_rs, D, rows, o_rs, t0, t1)
+        steps = self._projected_steps(schedule)
+        if not steps:
+            self._run_window(params, record, panels, panels.bias, 0, self.D, rows, o_rs, 0, schedule.T)
+        for t0 in range(0, schedule.T, steps) if steps else ():
+            t1 = min(t0 + steps, schedule.T)
+            init = self._projected(record.x, t0 * schedule.B, t1 * schedule.B, panels)
+            self._run_window(params, record, panels, init, len(panels.bias), 0, rows, o_rs, t0, t1)
         if out is not None and schedule.outer is not None:
             schedule.scatter(Rows(rows, self.R, schedule.T * schedule.B), out, self.R)
 
@@ -162,21 +165,21 @@ class Direction(Views):
             return status
 
         ranges = self._slabs(schedule, ROWS, self._flops((t1 - t0) * schedule.B, D + self.R))
-        failed = [(t, *r) for t, r in zip(parallel.run(work, ranges), ranges, strict=True) if t >= 0]
-        if failed:
+        stopped = parallel.run(work, ranges)
+        if max(stopped) >= 0:
+            failed = [(t, *r) for t, r in zip(stopped, ranges, strict=True) if t >= 0]
             raise self._failure(params, record, *min(failed))
 
-    def _windows(self, schedule: Schedule) -> list[tuple[int, int]]:
-        """Steps to run at once: all of them, unless their inputs are better projected together.
+    def _projected_steps(self, schedule: Schedule) -> int:
+        """How many steps' inputs to project together; 0 where each step does so by itself.
 
         With fewer rows than a tile takes, a step's product waits for its weights. Those of the input need not be read
         anew at every step: the products of some steps have rows enough.
         """
         T, B = schedule.T, schedule.B
         if B >= ROWS or T == 1 or self.n_gates * self.Hp * self.D * self.dtype.itemsize < PROJECT_BYTES:
-            return [(0, T)]
-        steps = min(PROJECTED_ROWS // B, -(-T // 2))
-        return [(t, min(t + steps, T)) for t in range(0, T, steps)]
+            return 0
+        return min(PROJECTED_ROWS // B, T)
 
     def _projected(self, x: Rows, first: int, last: int, panels: Panels) -> Array:
         """Where the sums of the rows of x start that have what x adds: ``bias + x W_ih^T``."""
@@ -190,11 +193,6 @@ class Direction(Views):
             parallel.slabs(last - first, ROWS, self._flops(last - first, self.D)),
         )
         return out
-
-    @property
-    def nothing(self) -> Array:
-        """No numbers."""
-        return self.zero[:0]
 
     def _flops(self, rows: int, k: int) -> float:
         return 2.0 * rows * k * self.H * self.n_gates

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..cells import Cell
 from ..kernels import packing, tile
 from ..kernels.vector import lanes_of
-from .affine import ALONE, Panelling
+from .affine import ALONE, Blocks, columns_of, panels_of
 from .buffers import Buffers
 
 Array = NDArray[Any]
@@ -40,6 +40,7 @@ class Layout:
         self.dtype, self.suffix = dtype, suffix
         self.code = cell.variants.index(variant)
         self.label = cell.name + suffix
+        self.states_name, self.gates_name = "states" + suffix, "gates" + suffix
         self.key: tuple[Any, ...] = (cell.name, variant, D, H, R, dtype.char, suffix)
         self.weight_ih, self.weight_hh, self.weight_hr = (f"weight_{kind}{suffix}" for kind in ("ih", "hh", "hr"))
         self.bias_ih, self.bias_hh = "bias_ih" + suffix, "bias_hh" + suffix
@@ -55,9 +56,10 @@ class Layout:
         # W_ih feeds the first n_gates blocks of a row and W_hh the last ones; a product reads so many numbers of them
         self.reach = (self.n_gates - 1) * self.Hp + H
         self.h_first = cell.blocks - self.n_gates
-        self.x_order, self.h_order = (
-            np.array([cell.gates.index(gate) for gate in blocks], np.intp) for blocks in (cell.x_blocks, cell.h_blocks)
+        self.x_gates, self.h_gates = (
+            [cell.gates.index(gate) for gate in blocks] for blocks in (cell.x_blocks, cell.h_blocks)
         )
+        self.x_order, self.h_order = np.array(self.x_gates, np.intp), np.array(self.h_gates, np.intp)
 
     def shapes(self, bias: bool, learn_initial_state: bool) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters."""
@@ -77,29 +79,56 @@ class Layout:
         return np.zeros(self.d_rs, self.dtype)
 
     @cached_property
+    def nothing(self) -> Array:
+        """No numbers."""
+        return np.empty(0, self.dtype)
+
+    @cached_property
     def one(self) -> Array:
         """The number 1."""
         return np.ones(1, self.dtype)
 
     @cached_property
-    def _x_panels(self) -> Panelling:
-        return Panelling(self.x_order, self.H, self.D, self.dtype.itemsize)
+    def _x_panels(self) -> Blocks:
+        return panels_of(self.x_order, self.H, self.D, self.dtype.itemsize)
 
     @cached_property
-    def _h_panels(self) -> Panelling:
-        return Panelling(self.h_order, self.H, self.R, self.dtype.itemsize)
+    def _h_panels(self) -> Blocks:
+        return panels_of(self.h_order, self.H, self.R, self.dtype.itemsize)
 
     @cached_property
-    def _r_panels(self) -> Panelling:
-        return Panelling(ALONE, self.R, self.H, self.dtype.itemsize)
+    def _r_panels(self) -> Blocks:
+        return panels_of(ALONE, self.R, self.H, self.dtype.itemsize)
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[str, Blocks], ...]:
+        """For each parameter, where its gradient stands in rows [1, x, h] of blocks."""
+        h, after_x = self.h_first * self.Hp, (1 + self.D) * self.d_rs
+        places = (
+            (self.weight_ih, self.x_order, self.d_rs, self.D), (self.weight_hh, self.h_order, after_x + h, self.R),
+            (self.bias_ih, self.x_order, 0, 1), (self.bias_hh, self.h_order, h, 1),
+        )  # fmt: skip
+        return tuple(
+            (name, columns_of(order, self.H, self.Hp, first, self.d_rs, rows)) for name, order, first, rows in places
+        )
+
+    def unpack_gradients(self, sums: Array, out: Mapping[str, Array]) -> None:
+        """Bring rows [1, x, h] of padded blocks, flat, to the parameters' own shapes and order of gates."""
+        for name, columns in self._columns:
+            if name in out:
+                columns.transpose(sums, out[name].reshape(-1))
+        if self.cell.projects:
+            first, blocks = 1 + self.D + self.R, self.cell.blocks * self.Hp
+            of_m = sums.reshape(-1, self.d_rs)[first:, blocks : blocks + self.R]
+            out[self.weight_hr][...] = of_m.T
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if not k.startswith("_") and k not in ("zero", "one")}
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_") and k not in ("zero", "nothing", "one")}
 
     def pack_input(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """Panels of W_ih for ``x @ W_ih^T``."""
         P = buffers.take("P_ih", self.n_gates * self.Hp * self.D, self.dtype)
-        self._x_panels.fill(params[self.weight_ih], P)
+        self._x_panels.transpose(params[self.weight_ih].reshape(-1), P)
         return P
 
     def pack_input_back(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
@@ -112,9 +141,9 @@ class Layout:
         """Panels of W_hh for ``h @ W_hh^T``, then those of W_hr."""
         n, Rp = self.n_gates * self.Hp * self.R, tile.padded(self.R, self.dtype.itemsize)
         P = buffers.take("P_hh", n + self.cell.projects * Rp * self.H, self.dtype)
-        self._h_panels.fill(params[self.weight_hh], P)
+        self._h_panels.transpose(params[self.weight_hh].reshape(-1), P)
         if self.cell.projects:
-            self._r_panels.fill(params[self.weight_hr], P[n:])
+            self._r_panels.transpose(params[self.weight_hr].reshape(-1), P[n:])
         return P
 
     def pack_state_back(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
@@ -130,10 +159,15 @@ class Layout:
         """The bias of every block, padded; zeros without bias."""
         bias = buffers.take("bias", self.cell.blocks * self.Hp, self.dtype)
         bias[:] = 0
-        if self.bias_ih in params:
-            n, rows = self.n_gates, bias.reshape(-1, self.Hp)[:, : self.H]
-            rows[:n] = params[self.bias_ih].reshape(n, self.H)[self.x_order]
-            rows[self.h_first :] += params[self.bias_hh].reshape(n, self.H)[self.h_order]
+        b_ih, b_hh = params.get(self.bias_ih), params.get(self.bias_hh)
+        if b_ih is None or b_hh is None:
+            return bias
+        H, Hp = self.H, self.Hp
+        # gate by gate: indexing with the orders costs more than a small pass
+        for block, gate in enumerate(self.x_gates):
+            bias[block * Hp : block * Hp + H] = b_ih[gate * H : gate * H + H]
+        for block, gate in enumerate(self.h_gates, self.h_first):
+            bias[block * Hp : block * Hp + H] += b_hh[gate * H : gate * H + H]
         return bias
 
     def state_view(self, rows: Array, n: int) -> Array:

@@ -14,9 +14,10 @@ from ..validation import flag, real_dtype, size
 from .affine import Rows
 from .batch import Batch
 from .buffers import Buffers, Fresh, scratch
-from .direction import Direction
+from .direction import Direction, Panels
 from .dynamics import Dynamics
 from .initializers import Initializer, fill
+from .kept import Kept
 from .noise import Noise, Regularizer, choose
 from .parameters import Parameters
 from .stack import Stack
@@ -93,6 +94,7 @@ class Recurrent(Dynamics):
             layers.append(layer)
             width = sum(d.R for d in layer)
         self.stack = Stack(layers)
+        self._kept = Kept[list[Panels]]()
         first = layers[0][0]
         self.states = States(first, len(self.stack.directions))
         shapes: dict[str, tuple[int, ...]] = {}
@@ -202,9 +204,15 @@ class Recurrent(Dynamics):
 
     def evaluate(self, batch: Batch, h0: State | None) -> tuple[Any, Any]:
         """What calling the layer gives, for checked sequences."""
-        done = self.stack.forward(self.params, batch, self._state(h0, batch), False, None, scratch(), None)
+        panels = self._kept.get(self.theta, self._pack)
+        done = self.stack.forward(
+            self.params, batch, self._state(h0, batch), False, None, scratch(), None, panels=panels
+        )  # fmt: skip
         output = batch.outward(done.output.flat.reshape(batch.T, batch.B, self.output_size))
         return output, self.states.outward(self._final(done.records), batch.single)
+
+    def _pack(self) -> list[Panels]:
+        return [d.panels(self.params, FRESH) for d in self.stack.directions]
 
     def _final(self, records: Any) -> Array:
         """The final states of all directions, perhaps a view into a record."""

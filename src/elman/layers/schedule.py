@@ -8,7 +8,7 @@ knows of lengths, restarts or directions, padding is never read, and the cost fo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -92,17 +92,17 @@ class Schedule:
             return rows
         return Rows(rows.flat[self.first * self.B * rows.stride :], rows.stride, n)
 
-    @property
+    @cached_property
     def n_valid(self) -> int:
         """Number of valid steps of all rows."""
         return self.T * self.B if self.inner is None else len(self.inner)
 
-    @property
+    @cached_property
     def full(self) -> bool:
         """Whether every row has all T steps."""
         return self.n_valid == self.T * self.B
 
-    @property
+    @cached_property
     def padding(self) -> Index:
         """The rows of the caller that no step belongs to."""
         if self.n_valid == self.outer_T * self.outer_B:

@@ -12,8 +12,8 @@ from ..errors import NonFiniteError
 from . import bptt
 from .affine import Rows
 from .batch import Batch
-from .buffers import Buffers
-from .direction import Direction
+from .buffers import Buffers, scratch
+from .direction import Direction, Panels
 from .noise import Noise
 from .schedule import Schedule
 from .views import Record
@@ -73,7 +73,7 @@ class Stack:
 
     def forward(
         self, params: Weights, batch: Batch, state: Array | None, keep: bool, noise: Noise | None, buffers: Buffers,
-        top: Buffers | None, checkpoint: int = 0,
+        top: Buffers | None, checkpoint: int = 0, panels: list[Panels] | None = None,
     ) -> Pass:  # fmt: skip
         """Run all layers.
 
@@ -86,13 +86,15 @@ class Stack:
             Memory for all but the last output, and for that; None for an array of its own.
         checkpoint : int
             Steps between the states that are kept; 0 for all.
+        panels : list of Panels, optional
+            The weights of each direction, if they are packed already.
         """
         rows, records = batch.rows, []
         for i, layer in enumerate(self.layers):
             memory = top if i == len(self.layers) - 1 else buffers
             # the states of a single direction that are kept anyway are its output
-            plain = len(layer) == 1 and layer[0].stretch == 1 and batch.schedule(layer[0].reverse).outer is None
-            own = keep and plain and not checkpoint
+            own = keep and not checkpoint and len(layer) == 1 and layer[0].stretch == 1
+            own = own and batch.schedule(layer[0].reverse).outer is None
             out = None if own else self._output(batch, layer, f"output_l{i}", memory)
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
@@ -100,10 +102,13 @@ class Stack:
                 if noise is not None and isinstance(d, ZonedDirection):
                     drawn = noise.zoneout[k]
                     kept = None if drawn is None else d.in_kernel_order(drawn, schedule)
-                columns = None if out is None else Rows(out.flat[j * d.R :], out.stride, out.n)
+                columns = out if out is None or not j else Rows(out.flat[j * d.R :], out.stride, out.n)
                 start = None if state is None else state[k]
-                weights = _thinned(params, d, noise, k)
-                records.append(d.forward(weights, schedule, rows, start, keep, columns, buffers, kept, checkpoint))
+                weights = params if noise is None else _thinned(params, d, noise, k)
+                packed = d.panels(weights, scratch()) if panels is None else panels[k]
+                records.append(
+                    d.forward(weights, packed, schedule, rows, start, keep, columns, buffers, kept, checkpoint)
+                )
             first, r = layer[0], records[-1]
             rows = out or Rows(r.states[r.schedule.B * first.s_rs :], first.s_rs, r.schedule.T * r.schedule.B)
             factor = None if noise is None else noise.between[i]
@@ -116,7 +121,9 @@ class Stack:
         n = batch.T * batch.B
         size, dtype = n * self.width, layer[0].dtype
         flat = np.empty(size, dtype) if memory is None else memory.take(name, size, dtype)
-        flat.reshape(n, self.width)[batch.schedule(layer[0].reverse).padding] = 0
+        padding = batch.schedule(layer[0].reverse).padding
+        if padding.size:
+            flat.reshape(n, self.width)[padding] = 0
         return Rows(flat, self.width, n)
 
     def backward(
@@ -159,7 +166,9 @@ class Stack:
     def _input_memory(schedule: Schedule, D: int, dtype: np.dtype[Any]) -> Array:
         """An array for ``dL/dx``, 0 in the padding."""
         out = np.empty((schedule.outer_T * schedule.outer_B, D), dtype)
-        out[schedule.padding] = 0
+        padding = schedule.padding
+        if padding.size:
+            out[padding] = 0
         return out
 
     def check_gradient(self, done: BackwardPass, theta: Array) -> None:
