@@ -6,6 +6,7 @@ Each message names the argument, says what it must be and what it was, and gives
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -115,6 +116,8 @@ def plain(value: ArrayLike, name: str) -> Array:
     ShapeError
         For a list of rows of unequal length.
     """
+    if type(value) is np.ndarray:
+        return value
     if isinstance(value, np.ma.MaskedArray):
         raise DTypeError(
             f"{name} must not be a masked array: fill the missing values first, such as {name}.filled(0.0)"
@@ -168,6 +171,21 @@ def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
     return array
 
 
+SMALL = 8192
+"""Numbers up to which a product of NumPy's is computed by the calling thread alone."""
+
+
+def all_finite(array: Array) -> bool:
+    """Whether no number is NaN or infinite.
+
+    A sum of squares is finite only then, and for small arrays one call is half the price of two; where it overflows, each
+    number is looked at.
+    """
+    if array.size <= SMALL and math.isfinite(np.vdot(array, array)):
+        return True
+    return bool(np.isfinite(array).all())
+
+
 def finite(
     array: Array,
     name: str,
@@ -188,9 +206,9 @@ def finite(
     ArgumentError
         With the index of the first number that is not finite.
     """
-    good = np.isfinite(array)
-    if good.all():
+    if all_finite(array):
         return
+    good = np.isfinite(array)
     if valid is not None:
         good |= ~valid.reshape(valid.shape + (1,) * (array.ndim - valid.ndim))
         if good.all():

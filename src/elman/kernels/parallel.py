@@ -125,8 +125,10 @@ def run(work: Callable[[int, int], Result], ranges: list[tuple[int, int]]) -> li
     An exception in any of them is raised after all have ended, so that no thread still writes to an array the caller
     believes to be its own.
     """
-    if len(ranges) <= 1:
-        return [work(*r) for r in ranges]
+    if len(ranges) == 1:
+        return [work(*ranges[0])]
+    if not ranges:
+        return []
     futures = []
     try:
         for r in ranges[1:]:

@@ -41,6 +41,8 @@ class Batch:
         Steps of the longest sequence, and sequences.
     lengths : ndarray of int, shape (B,), or None
         None where all have T steps.
+    rows : Rows
+        The inputs as rows ``t * B + b``.
 
     Raises
     ------
@@ -65,12 +67,8 @@ class Batch:
         self.lengths = None if lengths is None else checked_lengths(lengths, self.T, self.B)
         finite(self.x, "x", None if self.lengths is None else self.valid, self.inside)
         self.reset = None if reset is None else self._checked_reset(reset)
+        self.rows = Rows(self.x.reshape(-1), input_size, self.T * self.B)
         self._schedules: dict[bool, Schedule] = {}
-
-    @property
-    def rows(self) -> Rows:
-        """The inputs as rows ``t * B + b``."""
-        return Rows(self.x.reshape(-1), self.x.shape[2], self.T * self.B)
 
     @property
     def valid(self) -> NDArray[np.bool_]:
@@ -80,9 +78,10 @@ class Batch:
 
     def schedule(self, reverse: bool) -> Schedule:
         """The kernels' rows for one direction."""
-        if reverse not in self._schedules:
-            self._schedules[reverse] = segmented(self.T, self.B, self.lengths, self.reset, reverse)
-        return self._schedules[reverse]
+        schedule = self._schedules.get(reverse)
+        if schedule is None:
+            schedule = self._schedules[reverse] = segmented(self.T, self.B, self.lengths, self.reset, reverse)
+        return schedule
 
     def _checked_reset(self, reset: Any) -> NDArray[np.bool_]:
         """A reset mask as (T, B)."""

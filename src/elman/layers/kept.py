@@ -27,7 +27,12 @@ def _chunks(theta: NDArray[Any]) -> list[bytes]:
 
 
 def _unchanged(chunks: list[bytes], theta: NDArray[Any]) -> bool:
-    return all(theta[i * CHUNK : (i + 1) * CHUNK].tobytes() == chunk for i, chunk in enumerate(chunks))
+    start = 0
+    for chunk in chunks:
+        if theta[start : start + CHUNK].tobytes() != chunk:
+            return False
+        start += CHUNK
+    return True
 
 
 class Kept(Generic[Made]):

@@ -204,10 +204,8 @@ class Recurrent(Dynamics):
 
     def evaluate(self, batch: Batch, h0: State | None) -> tuple[Any, Any]:
         """What calling the layer gives, for checked sequences."""
-        panels = self._kept.get(self.theta, self._pack)
-        done = self.stack.forward(
-            self.params, batch, self._state(h0, batch), False, None, scratch(), None, panels=panels
-        )  # fmt: skip
+        panels, state = self._kept.get(self.theta, self._pack), None if h0 is None else self._state(h0, batch)
+        done = self.stack.forward(self.parameters, batch, state, False, None, scratch(), None, panels=panels)
         output = batch.outward(done.output.flat.reshape(batch.T, batch.B, self.output_size))
         return output, self.states.outward(self._final(done.records), batch.single)
 

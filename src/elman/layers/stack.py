@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NonFiniteError
+from ..validation import all_finite
 from . import bptt
 from .affine import Rows
 from .batch import Batch
@@ -95,7 +96,7 @@ class Stack:
             # the states of a single direction that are kept anyway are its output
             own = keep and not checkpoint and len(layer) == 1 and layer[0].stretch == 1
             own = own and batch.schedule(layer[0].reverse).outer is None
-            out = None if own else self._output(batch, layer, f"output_l{i}", memory)
+            out = None if own else self._output(batch, layer, i, memory)
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
                 schedule, kept = batch.schedule(d.reverse), None
@@ -116,11 +117,11 @@ class Stack:
                 rows = Rows((rows.view(self.width) * factor).reshape(-1), self.width, rows.n)
         return Pass(tuple(records), rows)
 
-    def _output(self, batch: Batch, layer: list[Direction], name: str, memory: Buffers | None) -> Rows:
-        """Rows for one layer's output, 0 in the padding."""
+    def _output(self, batch: Batch, layer: list[Direction], i: int, memory: Buffers | None) -> Rows:
+        """Rows for the output of layer i, 0 in the padding."""
         n = batch.T * batch.B
         size, dtype = n * self.width, layer[0].dtype
-        flat = np.empty(size, dtype) if memory is None else memory.take(name, size, dtype)
+        flat = np.empty(size, dtype) if memory is None else memory.take(f"output_l{i}", size, dtype)
         padding = batch.schedule(layer[0].reverse).padding
         if padding.size:
             flat.reshape(n, self.width)[padding] = 0
@@ -179,7 +180,7 @@ class Stack:
         NonFiniteError
         """
         arrays = {"the initial state": done.state, "the parameters": theta, "x": done.x}
-        broken = [name for name, a in arrays.items() if a is not None and not np.isfinite(a).all()]
+        broken = [name for name, a in arrays.items() if a is not None and not all_finite(a)]
         if not broken:
             return
         for d, of_direction in reversed(list(zip(self.directions, done.norms, strict=True))):
