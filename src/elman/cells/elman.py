@@ -14,7 +14,7 @@ from __future__ import annotations
 from ..kernels.activations import FORMULAS, MAX_SLOPE, NONLINEARITIES, activate, scale_by_slope, slope
 from ..kernels.compile import inline, integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import product, two_products
+from ..kernels.tile import FEW, product, two_products
 from ..kernels.vector import lanes
 from .cell import Cell
 from .gradients import gradients
@@ -55,10 +55,12 @@ def forward(
         N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
+        down = t % 2 if N <= FEW else zero
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
         two_products(
+            down,
             N,
             U,
             init,
@@ -108,6 +110,7 @@ def backward(
         n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
+        down = t % 2 if (n1 - b0) * K <= FEW else o
         for b in range(b0, n1):
             g = b * K * s_rs
             if dY.size > 0:
@@ -118,7 +121,7 @@ def backward(
             _rows_delta(variant, states, h, d_state, g, s_rs, delta, to, d_rs, K, U, squares, (t * B + b) * K)
         at = (keep * t * B + b0) * K * d_rs
         to = b0 * K * s_rs
-        product((n1 - b0) * K, U, zero, o, o, o, H, delta, at, d_rs, i, P_back, o, H * VL, VL, d_state, to, s_rs)
+        product(down, (n1 - b0) * K, U, zero, o, o, o, H, delta, at, d_rs, i, P_back, o, H * VL, VL, d_state, to, s_rs)
 
 
 @kernel
@@ -133,7 +136,7 @@ def tangent(
         now = (t % 2 * B + b0) * K * v_rs
         new = ((t + 1) % 2 * B + b0) * K * v_rs
         x = ((t - t0) * B + b0) * K * i_rs
-        product((b1 - b0) * K, U, init, x, i_rs, VL, H, V, now, v_rs, i, P_hh, o, H * VL, VL, V, new, v_rs)
+        product(o, (b1 - b0) * K, U, init, x, i_rs, VL, H, V, now, v_rs, i, P_hh, o, H * VL, VL, V, new, v_rs)
         for b in range(b0, b1):
             h = ((t + 1) * B + b) * s_rs
             v = ((t + 1) % 2 * B + b) * K * v_rs

@@ -14,7 +14,7 @@ from __future__ import annotations
 from ..kernels.activations import sigmoid, tanh
 from ..kernels.compile import integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import product, two_products
+from ..kernels.tile import FEW, product, two_products
 from ..kernels.vector import lanes
 from .cell import Cell
 from .gradients import gradients
@@ -59,13 +59,15 @@ def forward(
         N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
+        down = t % 2 if N <= FEW else zero
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         g = ((t * B if slots > 2 else 0) + b0) * g_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
         r, n_h, n = g + Hp, g + 3 * Hp, start + 3 * Hp
-        product(N, U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
+        product(down, N, U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
         two_products(
+            down,
             N,
             2 * U,
             init,
@@ -94,7 +96,9 @@ def forward(
             r,
             g_rs,
         )
-        product(N, U, init, n, i_rs, VL, H, states, now, s_rs, one, P_hh, 2 * Hp * H, H * VL, VL, gates, n_h, g_rs)
+        product(
+            down, N, U, init, n, i_rs, VL, H, states, now, s_rs, one, P_hh, 2 * Hp * H, H * VL, VL, gates, n_h, g_rs
+        )
         finite = _forward_rows(
             gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
             states, now, s_rs, states, new, s_rs, N, U,
@@ -121,6 +125,7 @@ def backward(
         n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
+        down = t % 2 if (n1 - b0) * K <= FEW else none
         for b in range(b0, n1):
             d = b * K * s_rs
             if dY.size > 0:
@@ -138,6 +143,7 @@ def backward(
         to = b0 * K * s_rs
         k = 2 * Hp + H
         product(
+            down,
             (n1 - b0) * K,
             U,
             d_state,
@@ -171,7 +177,7 @@ def tangent(
     for t in range(t0, t1):
         v, w = (t % 2 * B + b0) * K * v_rs, b0 * K * w_rs
         x, rows = ((t - t0) * B + b0) * K * i_rs + Hp, (b1 - b0) * K
-        product(rows, 3 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
+        product(none, rows, 3 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
             g, w, x = (t * B + b) * g_rs, b * K * w_rs, ((t - t0) * B + b) * K * i_rs
             now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs

@@ -14,7 +14,7 @@ from __future__ import annotations
 from ..kernels.activations import sigmoid, tanh
 from ..kernels.compile import integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import product
+from ..kernels.tile import FEW, product
 from ..kernels.vector import lanes
 from .cell import Cell
 from .gradients import gradients as shared_gradients
@@ -76,15 +76,16 @@ def forward(
         N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
+        down = t % 2 if N <= FEW else zero
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
         rh = ((t * B if slots > 2 else 0) + b0) * g_rs
         r, z, n = rh + Hp, rh + 2 * Hp, rh + 3 * Hp
-        product(N, 3 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, r, g_rs)
-        product(N, 2 * U, gates, r, g_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, r, g_rs)
+        product(down, N, 3 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, r, g_rs)
+        product(down, N, 2 * U, gates, r, g_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, r, g_rs)
         _reset_rows(gates, r, g_rs, states, now, s_rs, gates, rh, g_rs, N, U)
-        product(N, U, gates, n, g_rs, VL, H, gates, rh, g_rs, one, P_hh, 2 * Hp * H, H * VL, VL, gates, n, g_rs)
+        product(down, N, U, gates, n, g_rs, VL, H, gates, rh, g_rs, one, P_hh, 2 * Hp * H, H * VL, VL, gates, n, g_rs)
         if _step_rows(gates, z, g_rs, gates, n, g_rs, states, now, s_rs, states, new, s_rs, N, U) == 0:
             return t
         if out.size > 0:
@@ -108,6 +109,7 @@ def backward(
         n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
+        down = t % 2 if (n1 - b0) * K <= FEW else none
         for b in range(b0, n1):
             d = b * K * s_rs
             if dY.size > 0:
@@ -120,7 +122,9 @@ def backward(
             )  # fmt: skip
         rows, at, to = (n1 - b0) * K, (keep * t * B + b0) * K * d_rs, b0 * K * s_rs
         d_n, of_n = at + 2 * Hp, 2 * Hp * VL
-        product(rows, U, zero, none, none, none, H, delta, d_n, d_rs, one, P_back, of_n, k * VL, VL, delta, at, d_rs)
+        product(
+            down, rows, U, zero, none, none, none, H, delta, d_n, d_rs, one, P_back, of_n, k * VL, VL, delta, at, d_rs
+        )
         for b in range(b0, n1):
             r, d_r = (t * B + b) * g_rs + Hp, (keep * t * B + b) * K * d_rs
             _delta_rows(
@@ -128,7 +132,25 @@ def backward(
                 d_state, b * K * s_rs, s_rs, delta, d_r, d_rs, delta, d_r + Hp, d_rs, K, U,
             )  # fmt: skip
         product(
-            rows, U, d_state, to, s_rs, VL, Hp + H, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs
+            down,
+            rows,
+            U,
+            d_state,
+            to,
+            s_rs,
+            VL,
+            Hp + H,
+            delta,
+            at,
+            d_rs,
+            one,
+            P_back,
+            none,
+            k * VL,
+            VL,
+            d_state,
+            to,
+            s_rs,
         )
 
 
@@ -157,13 +179,13 @@ def tangent(
     for t in range(t0, t1):
         x, rows, w = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K, b0 * K * w_rs
         v = (t % 2 * B + b0) * K * v_rs
-        product(rows, 2 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
+        product(none, rows, 2 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
             r, h = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
             now, a_r = (t % 2 * B + b) * K * v_rs, b * K * w_rs
             _tangent_rh_rows(gates, r, none, states, h, none, V, now, v_rs, work, a_r, w_rs, K, U)
         x, a_n = x + 2 * Hp, w + 2 * Hp
-        product(rows, U, init, x, i_rs, VL, H, work, w, w_rs, one, P_hh, 2 * Hp * H, H * VL, VL, work, a_n, w_rs)
+        product(none, rows, U, init, x, i_rs, VL, H, work, w, w_rs, one, P_hh, 2 * Hp * H, H * VL, VL, work, a_n, w_rs)
         for b in range(b0, b1):
             z, h = (t * B + b) * g_rs + 2 * Hp, (t * B + b) * s_rs
             now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs

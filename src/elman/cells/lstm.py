@@ -19,7 +19,7 @@ import math
 from ..kernels.activations import sigmoid, tanh
 from ..kernels.compile import integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import product, two_products
+from ..kernels.tile import FEW, product, two_products
 from ..kernels.vector import lanes
 from .cell import Cell
 from .gradients import gradients
@@ -75,11 +75,13 @@ def forward(
         N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
+        down = t % 2 if N <= FEW else zero
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         g = ((t * B if slots > 2 else 0) + b0) * g_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
         two_products(
+            down,
             N,
             4 * U,
             init,
@@ -134,6 +136,7 @@ def backward(
         n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
+        down = t % 2 if (n1 - b0) * K <= FEW else none
         for b in range(b0, n1):
             d = b * K * s_rs
             if dY.size > 0:
@@ -151,6 +154,7 @@ def backward(
         to = b0 * K * s_rs
         k = 3 * Hp + H
         product(
+            down,
             (n1 - b0) * K,
             U,
             zero,
@@ -184,7 +188,7 @@ def tangent(
     for t in range(t0, t1):
         v, w = (t % 2 * B + b0) * K * v_rs, b0 * K * w_rs
         x, rows = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K
-        product(rows, 4 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
+        product(none, rows, 4 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
             g, before = (t * B + b) * g_rs, (t * B + b) * s_rs + Hp
             now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs

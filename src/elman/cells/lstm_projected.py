@@ -18,7 +18,7 @@ import math
 
 from ..kernels.compile import inline, integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import accumulate, product
+from ..kernels.tile import FEW, accumulate, product
 from ..kernels.vector import lanes
 from . import lstm
 from .cell import Cell
@@ -60,18 +60,21 @@ def forward(
         N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
             break
+        down = t % 2 if N <= FEW else zero
         now = ((t % slots) * B + b0) * s_rs
         new = (((t + 1) % slots) * B + b0) * s_rs
         m = ((t * B if slots > 2 else 0) + b0) * g_rs
         g, x, start = m + Hp, (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        product(N, 4 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
-        product(N, 4 * U, gates, g, g_rs, VL, R, states, now, s_rs, one, P_hh, zero, R * VL, VL, gates, g, g_rs)
+        product(down, N, 4 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
+        product(down, N, 4 * U, gates, g, g_rs, VL, R, states, now, s_rs, one, P_hh, zero, R * VL, VL, gates, g, g_rs)
         finite = _step_rows(
             gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
             states, now + Hp, s_rs, states, new + Hp, s_rs, gates, m, g_rs, N, U,
         )  # fmt: skip
         _clear_rows(states, new, s_rs, N, V * VL)
-        product(N, V, states, new, s_rs, VL, H, gates, m, g_rs, one, P_hh, 4 * Hp * R, H * VL, VL, states, new, s_rs)
+        product(
+            down, N, V, states, new, s_rs, VL, H, gates, m, g_rs, one, P_hh, 4 * Hp * R, H * VL, VL, states, new, s_rs
+        )
         if finite == 0 or _finite_rows(states, new, s_rs, N, V) == 0:
             return t
         if out.size > 0:
@@ -95,6 +98,7 @@ def backward(
         n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
+        down = t % 2 if (n1 - b0) * K <= FEW else none
         rows, at, to = (n1 - b0) * K, (keep * t * B + b0) * K * d_rs, b0 * K * s_rs
         d_m, d_h, y = at + 3 * Hp, at + 4 * Hp, (t * B + b0) * K * y_rs
         _clear_rows(delta, d_h, d_rs, rows, Hp)
@@ -104,7 +108,25 @@ def backward(
             copy_row(delta, d_h + i * d_rs, d_state, to + i * s_rs, R)
         project = V * k * VL
         product(
-            rows, U, zero, none, none, none, R, delta, d_h, d_rs, one, P_back, project, R * VL, VL, delta, d_m, d_rs
+            down,
+            rows,
+            U,
+            zero,
+            none,
+            none,
+            none,
+            R,
+            delta,
+            d_h,
+            d_rs,
+            one,
+            P_back,
+            project,
+            R * VL,
+            VL,
+            delta,
+            d_m,
+            d_rs,
         )
         for b in range(b0, n1):
             i, before = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs + Hp
@@ -116,7 +138,9 @@ def backward(
                 d_state, d, s_rs, delta, d_i, d_rs, delta, d_i + Hp, d_rs, delta, d_i + 2 * Hp, d_rs,
                 K, U, squares, (t * B + b) * K * 2,
             )  # fmt: skip
-        product(rows, V, zero, none, none, none, k, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs)
+        product(
+            down, rows, V, zero, none, none, none, k, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs
+        )
 
 
 @kernel
@@ -142,7 +166,7 @@ def tangent(
     for t in range(t0, t1):
         x, rows, w = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K, b0 * K * w_rs
         now, new = (t % 2 * B + b0) * K * v_rs, ((t + 1) % 2 * B + b0) * K * v_rs
-        product(rows, 4 * U, init, x, i_rs, VL, R, V, now, v_rs, one, P_hh, none, R * VL, VL, work, w, w_rs)
+        product(none, rows, 4 * U, init, x, i_rs, VL, R, V, now, v_rs, one, P_hh, none, R * VL, VL, work, w, w_rs)
         for b in range(b0, b1):
             i, before, a = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs + Hp, b * K * w_rs
             v_c = (t % 2 * B + b) * K * v_rs + Hp
@@ -156,7 +180,9 @@ def tangent(
         # over the whole of Hp, so that one loop reads h and c
         _clear_rows(V, new, v_rs, rows, Hp)
         vectors, m = (R + VL - 1) // VL, w + 4 * Hp
-        product(rows, vectors, V, new, v_rs, VL, H, work, m, w_rs, one, P_hh, 4 * Hp * R, H * VL, VL, V, new, v_rs)
+        product(
+            none, rows, vectors, V, new, v_rs, VL, H, work, m, w_rs, one, P_hh, 4 * Hp * R, H * VL, VL, V, new, v_rs
+        )
         _norm_rows(V, new, v_rs, V, new + Hp, v_rs, rows, U, squares, ((t - t0) * B + b0) * K * 2)
 
 

@@ -29,6 +29,9 @@ from .vector import Emitter, declare, lanes, lanes_of, pointers
 
 COLUMNS, SINGLE = HOST.columns, HOST.single
 
+FEW = 4
+"""Rows up to which a product waits for its weights: steps then walk over them there and back."""
+
 
 def padded(n: int, itemsize: int) -> int:
     """``n`` rounded up to whole vectors."""
@@ -104,8 +107,8 @@ def _tile(e: Emitter, rows: int, columns: int, init: Grid, terms: list[Term], C:
         e.store(x, C.place(e, r, v), zero)
 
 
-def _cover(e: Emitter, N: Any, V: Any, init: Grid, terms: list[Term], C: Grid) -> None:
-    """Tiles over N rows and V vectors."""
+def _cover(e: Emitter, down: Any, N: Any, V: Any, init: Grid, terms: list[Term], C: Grid) -> None:
+    """Tiles over N rows and V vectors, the last vectors first if ``down``."""
     b = e.builder
 
     def c(n: int) -> Any:
@@ -122,6 +125,9 @@ def _cover(e: Emitter, N: Any, V: Any, init: Grid, terms: list[Term], C: Grid) -
 
         e.loop(count, [], step)
 
+    def turned(i: Any, count: Any) -> Any:
+        return b.select(b.icmp_signed("!=", down, c(0)), b.sub(b.sub(count, c(1)), i), i)
+
     def all_rows(columns: int, v: Any) -> None:
         loop(b.ashr(N, c(2)), lambda q: tile(4, columns, b.shl(q, c(2)), v))
         with b.if_then(b.trunc(b.ashr(N, c(1)), ir.IntType(1))):
@@ -136,7 +142,7 @@ def _cover(e: Emitter, N: Any, V: Any, init: Grid, terms: list[Term], C: Grid) -
             one_left = b.icmp_signed("==", b.sub(V, b.mul(wide, c(3))), c(1))
             spare = b.and_(one_left, b.icmp_signed(">", wide, c(0)))
             wide = b.sub(wide, b.zext(spare, wide.type))
-        loop(wide, lambda q: all_rows(COLUMNS, b.mul(q, c(COLUMNS))))
+        loop(wide, lambda q: all_rows(COLUMNS, b.mul(turned(q, wide), c(COLUMNS))))
         done = b.mul(wide, c(COLUMNS))
         pairs = b.ashr(b.sub(V, done), c(1))
         loop(pairs, lambda q: all_rows(2, b.add(done, b.shl(q, c(1)))))
@@ -150,6 +156,7 @@ def _cover(e: Emitter, N: Any, V: Any, init: Grid, terms: list[Term], C: Grid) -
         least, longer = b.sdiv(V, passes), b.srem(V, passes)
 
         def some(i: Any) -> None:
+            i = turned(i, passes)
             more = b.icmp_signed("<", i, longer)
             v = b.add(b.mul(i, least), b.select(more, i, longer))
             end = b.append_basic_block("end")
@@ -183,12 +190,12 @@ def _function(module: Any, e: Emitter, values: list[Any]) -> Any:
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
     inner = Emitter(ir.IRBuilder(function.append_basic_block("entry")), e.element)
-    N, V, i0, i_rs, i_vs, *factors, c0, c_rs = function.args
+    down, N, V, i0, i_rs, i_vs, *factors, c0, c_rs = function.args
     terms = [
         Term(K, Grid(a, a_rs, ir.Constant(N.type, 0)), a_ks, Grid(p, ir.Constant(N.type, 0), p_vs), p_ks)
         for K, a, a_rs, a_ks, p, p_vs, p_ks in (factors[:7], factors[7:])
     ]
-    _cover(inner, N, V, Grid(i0, i_rs, i_vs), terms, Grid(c0, c_rs, ir.Constant(N.type, e.lanes)))
+    _cover(inner, down, N, V, Grid(i0, i_rs, i_vs), terms, Grid(c0, c_rs, ir.Constant(N.type, e.lanes)))
     inner.builder.ret_void()
     return function
 
@@ -201,41 +208,41 @@ def _call(context: Any, builder: Any, signature: Any, args: Any, factors: list[i
     def at(i: int) -> Any:
         return builder.gep(data[i], [args[i + 1]])
 
-    values = [args[0], args[1], at(2), args[4], args[5]]
+    values = [args[0], args[1], args[2], at(3), args[5], args[6]]
     for i in factors:
         values += [args[i], at(i + 1), args[i + 3], args[i + 4], at(i + 5), args[i + 7], args[i + 8]]
     if len(factors) == 1:
         nothing = ir.Constant(args[0].type, 0)
-        values += [nothing if i in (0, 2, 3, 5, 6) else values[5 + i] for i in range(7)]
+        values += [nothing if i in (0, 2, 3, 5, 6) else values[6 + i] for i in range(7)]
     values += [at(len(args) - 3), args[-1]]
-    e = Emitter(builder, context.get_value_type(signature.args[2].dtype))
+    e = Emitter(builder, context.get_value_type(signature.args[3].dtype))
     builder.call(_function(builder.module, e, values), values)
     return context.get_dummy_value()
 
 
 @intrinsic
-def _product(typing, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs):
+def _product(typing, down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs):
     ip = types.intp
-    signature = types.void(ip, ip, init, ip, ip, ip, ip, A, ip, ip, ip, P, ip, ip, ip, C, ip, ip)
-    return signature, lambda context, builder, s, args: _call(context, builder, s, args, [6])
+    signature = types.void(ip, ip, ip, init, ip, ip, ip, ip, A, ip, ip, ip, P, ip, ip, ip, C, ip, ip)
+    return signature, lambda context, builder, s, args: _call(context, builder, s, args, [7])
 
 
 @intrinsic
 def _two_products(
-    typing, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, L, B, boff, b_rs, b_ks, Q, qoff,
+    typing, down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, L, B, boff, b_rs, b_ks, Q, qoff,
     q_vs, q_ks, C, coff, c_rs,
 ):  # fmt: skip
     ip = types.intp
     factor = ip, A, ip, ip, ip, P, ip, ip, ip
-    signature = types.void(ip, ip, init, ip, ip, ip, *factor, *factor, C, ip, ip)
-    return signature, lambda context, builder, s, args: _call(context, builder, s, args, [6, 15])
+    signature = types.void(ip, ip, ip, init, ip, ip, ip, *factor, *factor, C, ip, ip)
+    return signature, lambda context, builder, s, args: _call(context, builder, s, args, [7, 16])
 
 
 def _view(a: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
     return as_strided(a[offset:], shape, [s * a.itemsize for s in strides])
 
 
-def _array_products(N, V, init, ioff, i_rs, i_vs, *rest):
+def _array_products(down, N, V, init, ioff, i_rs, i_vs, *rest):
     """NumPy twin of both, for runs without the JIT."""
     *factors, C, coff, c_rs = rest
     width = lanes_of(C.itemsize)
@@ -249,11 +256,14 @@ def _array_products(N, V, init, ioff, i_rs, i_vs, *rest):
 
 
 product: Any = _array_products if config.DISABLE_JIT else _product
-"""``product(N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs)``, from compiled
+"""``product(down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs)``, from compiled
 code: ``C = init + A @ P`` for N rows, V vectors of columns and K terms a sum.
 
 Parameters
 ----------
+down : int
+    Not 0 to begin with the last columns: what a step before read last of large weights is still in the caches. No bit
+    depends on it.
 N, V, K : int
     Rows, vectors of columns, terms. Any may be 0.
 init : flat array
@@ -268,7 +278,7 @@ C : flat array
 """
 
 two_products: Any = _array_products if config.DISABLE_JIT else _two_products
-"""``two_products(N, V, init, ..., K, A, ..., L, B, boff, b_rs, b_ks, Q, qoff, q_vs, q_ks, C, coff, c_rs)``: the same
+"""``two_products(down, N, V, init, ..., K, A, ..., L, B, boff, b_rs, b_ks, Q, qoff, q_vs, q_ks, C, coff, c_rs)``: the same
 with a second product of L terms, ``C = init + A @ P + B @ Q``, in the same chains.
 """
 
@@ -290,7 +300,7 @@ def affine(A, a_rs, P, K, V, bias, C, c_rs, n0, n1):
     """
     VL = lanes(C)
     o, i = integer(0), integer(1)
-    product(n1 - n0, V, bias, o, o, VL, K, A, n0 * a_rs, a_rs, i, P, o, K * VL, VL, C, n0 * c_rs, c_rs)
+    product(o, n1 - n0, V, bias, o, o, VL, K, A, n0 * a_rs, a_rs, i, P, o, K * VL, VL, C, n0 * c_rs, c_rs)
 
 
 ROWS = 128
@@ -313,10 +323,10 @@ def accumulate(A, a_rs, M, delta, d_rs, r0, r1, v0, v1, C, coff, c_rs):
         Added to: M rows, ``c_rs`` apart, from ``coff``. Threads share the work by vectors, never by rows.
     """
     VL = lanes(C)
-    i = integer(1)
+    o, i = integer(0), integer(1)
     to = coff + v0 * VL
     for after in range(r1, r0, -ROWS):
         n, r = (ROWS if after - r0 > ROWS else after - r0), after - 1
         product(
-            M, v1 - v0, C, to, c_rs, VL, n, A, r * a_rs, i, -a_rs, delta, r * d_rs + v0 * VL, VL, -d_rs, C, to, c_rs
+            o, M, v1 - v0, C, to, c_rs, VL, n, A, r * a_rs, i, -a_rs, delta, r * d_rs + v0 * VL, VL, -d_rs, C, to, c_rs
         )  # fmt: skip
