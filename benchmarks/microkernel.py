@@ -25,10 +25,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from elman.kernels import packing, tile
+from elman.kernels import tile
 from elman.kernels.compile import integer
 from elman.kernels.host import HOST
 from elman.kernels.vector import Emitter, declare, lanes_of, pointers
+from elman.layers.affine import ALONE, panels_of
 
 # run as a script, the folder above is not on the path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -121,7 +122,7 @@ def affine(N: int, K: int, J: int, dtype: str) -> Callable[[int], None]:
     A, W, b = (rng.standard_normal(size).astype(dtype) for size in ((N, K), (J, K), J))
     Jp, stride = tile.padded(J, A.itemsize), tile.row_stride(J, A.itemsize)
     P, bias, C = np.empty(Jp * K, dtype), np.zeros(Jp, dtype), np.zeros(N * stride, dtype)
-    packing.pack(W.reshape(-1), np.zeros(1, np.intp), J, K, P)
+    panels_of(ALONE, J, K, A.itemsize).transpose(W.reshape(-1), P)
     bias[:J] = b
     arguments = (A.reshape(-1), K, P, K, Jp // lanes_of(A.itemsize), bias, C, stride, N)
     run_affine(1, *arguments)

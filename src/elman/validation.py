@@ -178,8 +178,8 @@ SMALL = 8192
 def all_finite(array: Array) -> bool:
     """Whether no number is NaN or infinite.
 
-    A sum of squares is finite only then, and for small arrays one call is half the price of two; where it overflows, each
-    number is looked at.
+    A sum of squares is finite only then, and for small arrays one call is half the price of two; where it overflows,
+    each number is looked at.
     """
     if array.size <= SMALL and math.isfinite(np.vdot(array, array)):
         return True

@@ -64,18 +64,23 @@ def cache_folder() -> str | None:
 CACHE_FOLDER = cache_folder()
 
 
+KERNEL: dict[str, Any] = {"no_cfunc_wrapper": True}
+INLINE: dict[str, Any] = KERNEL | {"no_cpython_wrapper": True}
+"""Ways in that nobody uses, from C, and from Python for what only compiled code calls, would take a second to compile."""
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile at the first call for each dtype, without the GIL, and keep the machine code on disk."""
     before, config.CACHE_DIR = config.CACHE_DIR, CACHE_FOLDER or ""
     try:
-        return njit(nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None, no_cfunc_wrapper=True)(function)
+        return njit(nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None, **KERNEL)(function)
     finally:
         config.CACHE_DIR = before
 
 
 def inline(function: Callable[..., Any]) -> Any:
     """A piece of a kernel, merged into each kernel that calls it; nothing else can, so it has no way in from Python."""
-    return njit(error_model="numpy", forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
+    return njit(error_model="numpy", forceinline=True, **INLINE)(function)
 
 
 integer = np.intp

@@ -14,8 +14,7 @@ and optimise a dozen small functions on their own first, and take three times as
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -24,10 +23,8 @@ from numba.extending import intrinsic
 from numpy.lib.stride_tricks import as_strided
 
 from .compile import inline, integer, kernel
-from .host import HOST
-from .vector import Emitter, declare, lanes, lanes_of, pointers
-
-COLUMNS, SINGLE = HOST.columns, HOST.single
+from .cover import Cover, Grid, Term
+from .vector import Emitter, lanes, lanes_of, pointers
 
 FEW = 4
 """Rows up to which a product waits for its weights: steps then walk over them there and back."""
@@ -49,136 +46,6 @@ def row_stride(n: int, itemsize: int) -> int:
     return places + lanes_of(itemsize) if places * itemsize % 1024 == 0 and places else places
 
 
-class Grid(NamedTuple):
-    """Where something lies in memory: a pointer, and strides by row and by vector (of a factor: also by k)."""
-
-    start: Any
-    row: Any
-    vector: Any
-
-    def at(self, e: Emitter, row: Any, vector: Any) -> Grid:
-        """The same from another row and vector on."""
-        b = e.builder
-        offset = b.add(b.mul(row, self.row), b.mul(vector, self.vector))
-        return self._replace(start=b.gep(self.start, [offset]))
-
-    def place(self, e: Emitter, row: int, vector: int) -> Any:
-        """Pointer to one vector."""
-        zero = ir.Constant(self.row.type, 0)
-        return e.builder.gep(self.start, [e.at(e.at(zero, self.row, row), self.vector, vector)])
-
-
-class Term(NamedTuple):
-    """One product of a sum: K terms, rows of A and vectors of P, with strides by k."""
-
-    K: Any
-    A: Grid
-    a_ks: Any
-    P: Grid
-    p_ks: Any
-
-
-def _broadcast(e: Emitter, scalar: Any) -> Any:
-    """One number in every lane."""
-    undefined = ir.Constant(e.vector, ir.Undefined)
-    lane = e.builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), e.lanes), [0] * e.lanes)
-    return e.builder.shuffle_vector(lane, undefined, zeros)
-
-
-def _tile(e: Emitter, rows: int, columns: int, init: Grid, terms: list[Term], C: Grid) -> None:
-    """``C[r, v] = init[r, v] + sum_k A[r, k] P[k, v]`` over all terms, for ``rows`` rows and ``columns`` vectors."""
-    b, zero = e.builder, ir.Constant(C.row.type, 0)
-    grid = [(r, v) for r in range(rows) for v in range(columns)]
-    sums = [e.load(init.place(e, r, v), zero) for r, v in grid]
-    fma = declare(b, "fma", e.vector, 3)
-    for term in terms:
-        a_rows = [term.A.place(e, r, 0) for r in range(rows)]
-        p_vectors = [term.P.place(e, 0, v) for v in range(columns)]
-
-        def step(k: Any, acc: list[Any], term=term, a_rows=a_rows, p_vectors=p_vectors) -> list[Any]:  # type: ignore[no-untyped-def]
-            ka, kp = b.mul(k, term.a_ks), b.mul(k, term.p_ks)
-            vectors = [e.load(p, kp) for p in p_vectors]
-            scalars = [_broadcast(e, b.load(b.gep(p, [ka]))) for p in a_rows]
-            return [b.call(fma, [scalars[r], vectors[v], x]) for (r, v), x in zip(grid, acc, strict=True)]
-
-        sums = e.loop(term.K, sums, step)
-    for (r, v), x in zip(grid, sums, strict=True):
-        e.store(x, C.place(e, r, v), zero)
-
-
-def _cover(e: Emitter, down: Any, N: Any, V: Any, init: Grid, terms: list[Term], C: Grid) -> None:
-    """Tiles over N rows and V vectors, the last vectors first if ``down``."""
-    b = e.builder
-
-    def c(n: int) -> Any:
-        return ir.Constant(N.type, n)
-
-    def tile(rows: int, columns: int, n: Any, v: Any) -> None:
-        moved = [t._replace(A=t.A.at(e, n, c(0)), P=t.P.at(e, c(0), v)) for t in terms]
-        _tile(e, rows, columns, init.at(e, n, v), moved, C.at(e, n, v))
-
-    def loop(count: Any, body: Callable[[Any], None]) -> None:
-        def step(i: Any, _: list[Any]) -> list[Any]:
-            body(i)
-            return []
-
-        e.loop(count, [], step)
-
-    def turned(i: Any, count: Any) -> Any:
-        return b.select(b.icmp_signed("!=", down, c(0)), b.sub(b.sub(count, c(1)), i), i)
-
-    def all_rows(columns: int, v: Any) -> None:
-        loop(b.ashr(N, c(2)), lambda q: tile(4, columns, b.shl(q, c(2)), v))
-        with b.if_then(b.trunc(b.ashr(N, c(1)), ir.IntType(1))):
-            tile(2, columns, b.and_(N, c(-4)), v)
-        with b.if_then(b.trunc(N, ir.IntType(1))):
-            tile(1, columns, b.and_(N, c(-2)), v)
-
-    def many_rows() -> None:
-        wide = b.sdiv(V, c(COLUMNS))
-        if COLUMNS == 3:
-            # 3 + 1 vectors are better taken as 2 + 2: one alone has too few sums to hide the latency of each
-            one_left = b.icmp_signed("==", b.sub(V, b.mul(wide, c(3))), c(1))
-            spare = b.and_(one_left, b.icmp_signed(">", wide, c(0)))
-            wide = b.sub(wide, b.zext(spare, wide.type))
-        loop(wide, lambda q: all_rows(COLUMNS, b.mul(turned(q, wide), c(COLUMNS))))
-        done = b.mul(wide, c(COLUMNS))
-        pairs = b.ashr(b.sub(V, done), c(1))
-        loop(pairs, lambda q: all_rows(2, b.add(done, b.shl(q, c(1)))))
-        done = b.add(done, b.shl(pairs, c(1)))
-        with b.if_then(b.icmp_signed("<", done, V)):
-            all_rows(1, done)
-
-    def one_row() -> None:
-        # as few passes as can be, of about as many vectors each
-        passes = b.sdiv(b.add(V, c(SINGLE - 1)), c(SINGLE))
-        least, longer = b.sdiv(V, passes), b.srem(V, passes)
-
-        def some(i: Any) -> None:
-            i = turned(i, passes)
-            more = b.icmp_signed("<", i, longer)
-            v = b.add(b.mul(i, least), b.select(more, i, longer))
-            end = b.append_basic_block("end")
-            choice = b.switch(b.add(least, b.zext(more, V.type)), end)
-            for columns in range(1, SINGLE + 1):
-                case = b.append_basic_block("columns")
-                choice.add_case(c(columns), case)
-                b.position_at_end(case)
-                tile(1, columns, c(0), v)
-                b.branch(end)
-            b.position_at_end(end)
-
-        loop(passes, some)
-
-    with b.if_then(b.and_(b.icmp_signed(">", N, c(0)), b.icmp_signed(">", V, c(0)))):
-        with b.if_else(b.icmp_signed("==", N, c(1))) as (single, several):
-            with single:
-                one_row()
-            with several:
-                many_rows()
-
-
 def _function(module: Any, e: Emitter, values: list[Any]) -> Any:
     """The product as a function of the module, for pointers and numbers like ``values``; made at its first use."""
     name = f"elman.product.{e.itemsize}"
@@ -195,7 +62,7 @@ def _function(module: Any, e: Emitter, values: list[Any]) -> Any:
         Term(K, Grid(a, a_rs, ir.Constant(N.type, 0)), a_ks, Grid(p, ir.Constant(N.type, 0), p_vs), p_ks)
         for K, a, a_rs, a_ks, p, p_vs, p_ks in (factors[:7], factors[7:])
     ]
-    _cover(inner, down, N, V, Grid(i0, i_rs, i_vs), terms, Grid(c0, c_rs, ir.Constant(N.type, e.lanes)))
+    Cover(inner, down, N, V, Grid(i0, i_rs, i_vs), terms, Grid(c0, c_rs, ir.Constant(N.type, e.lanes))).emit()
     inner.builder.ret_void()
     return function
 
@@ -221,7 +88,9 @@ def _call(context: Any, builder: Any, signature: Any, args: Any, factors: list[i
 
 
 @intrinsic
-def _product(typing, down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs):
+def _product(
+    typing, down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs
+):  # fmt: skip
     ip = types.intp
     signature = types.void(ip, ip, ip, init, ip, ip, ip, ip, A, ip, ip, ip, P, ip, ip, ip, C, ip, ip)
     return signature, lambda context, builder, s, args: _call(context, builder, s, args, [7])
@@ -229,8 +98,8 @@ def _product(typing, down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks,
 
 @intrinsic
 def _two_products(
-    typing, down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, L, B, boff, b_rs, b_ks, Q, qoff,
-    q_vs, q_ks, C, coff, c_rs,
+    typing, down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, L, B, boff, b_rs, b_ks, Q,
+    qoff, q_vs, q_ks, C, coff, c_rs,
 ):  # fmt: skip
     ip = types.intp
     factor = ip, A, ip, ip, ip, P, ip, ip, ip
@@ -256,8 +125,8 @@ def _array_products(down, N, V, init, ioff, i_rs, i_vs, *rest):
 
 
 product: Any = _array_products if config.DISABLE_JIT else _product
-"""``product(down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs)``, from compiled
-code: ``C = init + A @ P`` for N rows, V vectors of columns and K terms a sum.
+"""From compiled code: ``C = init + A @ P`` for N rows, V vectors of columns and K terms a sum, as
+``product(down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs)``.
 
 Parameters
 ----------
@@ -278,8 +147,8 @@ C : flat array
 """
 
 two_products: Any = _array_products if config.DISABLE_JIT else _two_products
-"""``two_products(down, N, V, init, ..., K, A, ..., L, B, boff, b_rs, b_ks, Q, qoff, q_vs, q_ks, C, coff, c_rs)``: the same
-with a second product of L terms, ``C = init + A @ P + B @ Q``, in the same chains.
+"""The same with a second product of L terms in the same chains, ``C = init + A @ P + B @ Q``, as
+``two_products(down, N, V, init, ..., K, A, ..., p_ks, L, B, boff, b_rs, b_ks, Q, qoff, q_vs, q_ks, C, coff, c_rs)``.
 """
 
 

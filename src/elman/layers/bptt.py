@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..kernels import parallel, tile
 from ..kernels import rows as kernels
+from ..kernels.cover import COLUMNS
 from ..kernels.vector import lanes_of
 from .affine import Rows
 from .buffers import scratch
@@ -151,7 +152,7 @@ class WeightSums:
             )  # fmt: skip
 
         flops = 2.0 * n * (d.D + d.R) * d.H * d.n_gates
-        parallel.run(work, parallel.slabs(d.vectors, tile.COLUMNS, flops))
+        parallel.run(work, parallel.slabs(d.vectors, COLUMNS, flops))
 
     def recurrent_norm(self) -> float:
         """Frobenius norm of what belongs to W_hh, in float64."""

@@ -28,6 +28,7 @@ class Dynamics(Parameterised):
     """What analysis asks of a recurrent layer; see :class:`elman.layers.recurrent.Recurrent`."""
 
     bidirectional: bool
+    num_layers: int
     stack: Stack
     states: States
 
@@ -82,6 +83,31 @@ class Dynamics(Parameterised):
         out = np.empty((len(self.stack.directions), trace.batch.T))
         self.stack.backward(self.params, trace.records, trace.noise, rows, d_state, False, views, out)
         return out
+
+    def concatenated_weights(self, layer: int = 0, *, reverse: bool = False) -> Array:
+        """The one matrix that reads input and state side by side: ``[X, H] @ W = X W_xh + H W_hh``.
+
+        Parameters
+        ----------
+        layer : int, default 0
+            Which layer.
+        reverse : bool, default False
+            Whether of its backward direction.
+
+        Returns
+        -------
+        ndarray, shape (inputs + outputs of the layer, gates * hidden_size)
+            ``[W_xh; W_hh]`` in the textbook's layout, a sample a row; a copy.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such layer or direction.
+        """
+        if not 0 <= layer < self.num_layers or (reverse and not self.bidirectional):
+            raise ArgumentError(f"layer must be in 0 .. {self.num_layers - 1}, and reverse needs a bidirectional layer")
+        d = self.stack.layers[layer][bool(reverse)]
+        return np.concatenate([self.params[d.weight_ih].T, self.params[d.weight_hh].T])
 
     @property
     def recurrent_matrices(self) -> dict[str, Array]:
