@@ -32,7 +32,7 @@ from benchmarks.cases import CELLS, DTYPES
 from benchmarks.end_to_end_curves import SMOOTHED, Agreement, Curve, agreement
 from benchmarks.end_to_end_problems import PROBLEMS, QUICK, SETTINGS, Problem, Settings, make_problem
 from benchmarks.end_to_end_workers import Ready, Stint, serve
-from benchmarks.report import markdown_table, processor, significant, spread
+from benchmarks.report import markdown_table, processor, publish, significant, spread
 
 PACKAGES = ("elman", "torch")
 CHECKED = 100
@@ -248,7 +248,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cell", nargs="+", choices=CELLS, default=["GRU"], help="recurrent layers (default GRU)")
     parser.add_argument("--problem", nargs="+", choices=PROBLEMS, default=[*PROBLEMS], help="problems (default both)")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of network and data (default float32)")
-    parser.add_argument("--output", type=Path, help="write the text to this file, too")
+    parser.add_argument("--output", type=Path, help="write the text to this file, or to its place there, too")
     parser.add_argument("--json", type=Path, help="write all curves to this file")
     parser.add_argument("--plot", type=Path, help="draw the losses over time into this file")
     options = parser.parse_args(argv)
@@ -307,7 +307,7 @@ def main() -> None:
     text = report(runs, checks, about)
     print(text)
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
+        publish(text, options.output, "end_to_end.py")
     if options.json:
         content = {"about": about, "runs": [r.to_dict() for r in runs], "checks": [r.to_dict() for r in checks]}
         options.json.write_text(json.dumps(content), encoding="utf-8")

@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.cases import CELLS, DTYPES, SHAPES, Case, Shape, flops, make_case
 from benchmarks.microkernel import fastest, peak
-from benchmarks.report import markdown_table, processor, significant
+from benchmarks.report import markdown_table, processor, publish, significant
 
 PHASES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "packing": (Layout, ("pack_input", "pack_state", "pack_bias", "pack_input_back", "pack_state_back")),
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two shapes: to see that it runs")
     parser.add_argument("--cells", nargs="+", choices=CELLS, default=CELLS)
     parser.add_argument("--dtype", choices=DTYPES, default="float32")
-    parser.add_argument("--output", type=Path, help="write the text to this file, too")
+    parser.add_argument("--output", type=Path, help="write the text to this file, or to its place there, too")
     options = parser.parse_args()
     elman.set_num_threads(1)
     seconds = 0.01 if options.quick else 0.3
@@ -233,7 +233,7 @@ def main() -> None:
     )
     print(text)
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
+        publish(text, options.output, "floors.py")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.cases import CELLS, DTYPES, RAGGED, SHAPES, STREAMED, Shape
 from benchmarks.comparison import ROUNDS, SECONDS, Asked, Plan, compare
-from benchmarks.report import interval, processor, results_text, significant
+from benchmarks.report import interval, processor, publish, results_text, significant
 from benchmarks.rows import OURS, Results, Row
 from benchmarks.sides import WHOLE, available
 from benchmarks.workers import THREAD_VARIABLES, Peer, cores
@@ -144,7 +144,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, help="minutes to aim at (default 25, with --quick 2)")
     parser.add_argument("--json", type=Path, help="write what was measured to this file, after each case")
     parser.add_argument("--from-json", type=Path, help="make the text from such a file; measure nothing")
-    parser.add_argument("--output", type=Path, help="write the text to this file, too")
+    parser.add_argument("--output", type=Path, help="write the text to this file, or to its place there, too")
     options = parser.parse_args()
     if not 1 <= options.threads <= len(cores()):
         parser.error(f"--threads must be from 1 to the {len(cores())} cores there are, got {options.threads}")
@@ -161,7 +161,7 @@ def main() -> None:
     text = results_text(results)
     print(text)
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
+        publish(text, options.output, "peers.py")
     if any(row.failed for row in results.rows):
         raise SystemExit("there are rows in which a package failed; they are listed at the end")
 

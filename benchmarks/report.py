@@ -24,6 +24,19 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [text[0], rule, *text[1:]])
 
 
+def publish(text: str, path: Path, name: str) -> None:
+    """Write a text to a file; where the file has a place for it, there, and leave the rest as it is.
+
+    A place begins with a line ``<!-- name -->`` and ends with ``<!-- end of name -->``.
+    """
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    if begin in old and end in old:
+        before, rest = old.split(begin, 1)
+        text = f"{before}{begin}\n{text.strip()}\n\n{end}{rest.split(end, 1)[1]}"
+    path.write_text(text, encoding="utf-8")
+
+
 def processor() -> str:
     """The processor's name and the number of cores this process may use."""
     info = Path("/proc/cpuinfo")

@@ -66,7 +66,7 @@ CACHE_FOLDER = cache_folder()
 
 KERNEL: dict[str, Any] = {"no_cfunc_wrapper": True}
 INLINE: dict[str, Any] = KERNEL | {"no_cpython_wrapper": True}
-"""Ways in that nobody uses, from C, and from Python for what only compiled code calls, would take a second to compile."""
+"""Ways in that nobody uses (from C; from Python for what only compiled code calls) would take a second to compile."""
 
 
 def kernel(function: Callable[..., Any]) -> Any:
