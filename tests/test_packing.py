@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from elman.kernels.packing import pack, pack_back, pack_bias, unpack
+from elman.cells import ELMAN, GRU, LSTM, MGU
+from elman.kernels.packing import BLOCK_BYTES, STRIP, pack_back, transpose
 from elman.kernels.tile import padded
 from elman.kernels.vector import lanes_of
+from elman.layers.affine import columns_of, panels_of
+from elman.layers.layout import Layout
 
 ORDERS = {1: [0], 3: [2, 0, 1]}
 gates_and_units = [
@@ -29,15 +32,51 @@ def weights(gates, H, J, dtype):
     return W, np.array(ORDERS[gates], np.intp), padded(H, dtype.itemsize)
 
 
+@pytest.mark.parametrize("width", sorted({0, 1, 2, 3, 4, 5, 7, STRIP - 1, STRIP, STRIP + 1, 2 * STRIP + 3}))
+def test_transpose_of_blocks_of_every_height(width, dtype):
+    """Whole register blocks, what is left at either edge, zeros up to ``least``; nothing else is written."""
+    n = BLOCK_BYTES // dtype.itemsize
+    heights = np.array([0, 1, n - 1, n, n + 1, 2 * n, 3 * n + 1, 5 * n - 1], np.intp)
+    least, gap = 3 * n, 2
+    a_rs, t_rs = width + gap, int(heights.max()) + gap
+    tall = np.maximum(heights, least)
+    starts = np.cumsum([1, *(heights * a_rs)[:-1]])
+    places = 3 + np.arange(len(heights))[::-1] * (width * t_rs + 1)
+    rng = np.random.default_rng(width)
+    a = rng.normal(size=starts[-1] + heights[-1] * a_rs + 1).astype(dtype)
+    to = np.full(places[0] + width * t_rs + 2, 7, dtype)
+    transpose(a, starts, heights, a_rs, width, to, places, t_rs, least)
+    expected = np.full_like(to, 7)
+    for start, height, place, most in zip(starts, heights, places, tall, strict=True):
+        block = np.zeros((width, most), dtype)
+        block[:, :height] = a[start : start + height * a_rs].reshape(height, a_rs)[:, :width].T
+        for i, row in enumerate(block):
+            expected[place + i * t_rs :][:most] = row
+    assert to.tobytes() == expected.tobytes()
+
+
+def test_transpose_keeps_every_bit(dtype):
+    """Signs of zero, infinities, and NaN with what it carries."""
+    n = 9
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(dtype).tiny, np.finfo(dtype).smallest_subnormal])
+    a = np.random.default_rng(0).choice(special, n * n).astype(dtype)
+    kind = np.dtype(f"u{dtype.itemsize}")
+    a.view(kind)[::5] |= 5
+    to = np.empty_like(a)
+    transpose(a, np.zeros(1, np.intp), np.array([n]), n, n, to, np.zeros(1, np.intp), n, 0)
+    assert to.tobytes() == np.ascontiguousarray(a.view(kind).reshape(n, n).T).tobytes()
+
+
 @over_sizes
-def test_pack_places_every_weight_and_pads_with_zeros(gates, H, J, dtype):
+def test_panels_hold_every_weight_and_are_padded_with_zeros(gates, H, J, dtype):
     n = lanes_of(dtype.itemsize)
     W, order, Hp = weights(gates, H, J, dtype)
-    P = np.full(gates * Hp * J, np.nan, dtype)
-    pack(W.reshape(-1), order, H, J, P)
-    panels = P.reshape(gates, Hp // n, J, n).transpose(0, 1, 3, 2).reshape(gates, Hp, J)
+    P = np.full(gates * Hp * J + 1, 7, dtype)
+    panels_of(order, H, J, dtype.itemsize).transpose(W.reshape(-1), P)
+    panels = P[:-1].reshape(gates, Hp // n, J, n).transpose(0, 1, 3, 2).reshape(gates, Hp, J)
     np.testing.assert_array_equal(panels[:, :H], W[order])
     assert not panels[:, H:].any()
+    assert P[-1] == 7
 
 
 @over_sizes
@@ -54,31 +93,39 @@ def test_pack_back_places_every_weight_and_pads_with_zeros(gates, H, J, dtype):
 
 
 @over_sizes
-def test_unpack_is_the_way_back_and_writes_nothing_else(gates, H, J, dtype):
+def test_columns_are_the_way_back_and_nothing_else_is_written(gates, H, J, dtype):
     W, order, Hp = weights(gates, H, J, dtype)
-    w_rs, woff = gates * Hp + 5, 3
-    dW = np.full(woff + J * w_rs + gates * Hp, np.nan, dtype)
+    w_rs, first = gates * Hp + 5, 3
+    dW = np.full(first + J * w_rs + gates * Hp, np.nan, dtype)
     for j in range(J):
         for g in range(gates):
-            at = woff + j * w_rs + g * Hp
+            at = first + j * w_rs + g * Hp
             dW[at : at + H] = W[order[g], :, j]
     out = np.full(gates * H * J + 1, 7, dtype)
-    unpack(dW, woff, w_rs, J, order, H, Hp, out[:-1])
+    columns_of(order, H, Hp, first, w_rs, J).transpose(dW, out)
     np.testing.assert_array_equal(out[:-1].reshape(gates, H, J), W)
     assert out[-1] == 7
 
 
+class Scribbled:
+    """Memory in which something stands."""
+
+    def take(self, name, n, dtype):
+        return np.full(n, np.nan, dtype)
+
+
 @pytest.mark.parametrize("H", [1, 8, 21])
-@pytest.mark.parametrize("h_first", [0, 1])
-def test_pack_bias_adds_the_two_where_both_enter_a_block(h_first, H, dtype):
+@pytest.mark.parametrize("cell", [ELMAN, LSTM, GRU, MGU], ids=lambda cell: cell.name)
+def test_the_bias_adds_the_two_where_both_enter_a_block(cell, H, dtype):
+    """The gates that the blocks are of, by their names."""
+    d = Layout(cell, cell.variants[0], 2, H, H, dtype, "_l0")
     rng = np.random.default_rng(2)
-    b_ih, b_hh = (rng.normal(size=3 * H).astype(dtype) for _ in range(2))
-    x_order, h_order = np.array([2, 0, 1], np.intp), np.array([0, 1, 2], np.intp)
-    Hp = padded(H, dtype.itemsize)
-    bias = np.full((3 + h_first) * Hp, np.nan, dtype)
-    pack_bias(b_ih, x_order, b_hh, h_order, h_first, H, bias)
-    expected = np.zeros((3 + h_first, H), dtype)
-    expected[:3] += b_ih.reshape(3, H)[x_order]
-    expected[h_first:] += b_hh.reshape(3, H)
-    np.testing.assert_array_equal(bias.reshape(-1, Hp)[:, :H], expected)
-    assert not bias.reshape(-1, Hp)[:, H:].any()
+    params = {name: rng.normal(size=len(cell.gates) * H).astype(dtype) for name in ("bias_ih_l0", "bias_hh_l0")}
+    b_ih, b_hh = (dict(zip(cell.gates, b.reshape(-1, H), strict=True)) for b in params.values())
+    expected = np.zeros((cell.blocks, padded(H, dtype.itemsize)), dtype)
+    for block, gate in enumerate(cell.x_blocks):
+        expected[block, :H] += b_ih[gate]
+    for block, gate in enumerate(cell.h_blocks, cell.blocks - len(cell.gates)):
+        expected[block, :H] += b_hh[gate]
+    np.testing.assert_array_equal(d.pack_bias(params, Scribbled()), expected.reshape(-1))
+    assert not d.pack_bias({}, Scribbled()).any()

@@ -13,8 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from elman.kernels import tile
 from elman.kernels.compile import integer
 from elman.kernels.host import Host, host_from_features
-from elman.kernels.packing import pack
-from elman.kernels.tile import COLUMNS, SINGLE, accumulate, affine, padded, row_stride
+from elman.kernels.tile import COLUMNS, SINGLE, affine, padded, row_stride
 from elman.kernels.vector import lanes_of
 
 compiled = pytest.mark.skipif(
@@ -57,16 +56,16 @@ def test_row_stride_is_whole_vectors_and_never_a_multiple_of_a_kibibyte(dtype):
 @pytest.mark.parametrize("Q", [1, 8, 21, 70])
 def test_affine_against_a_matrix_product(K, Q, dtype):
     rng = np.random.default_rng(K * 100 + Q)
-    Qp = padded(Q, dtype.itemsize)
+    n, Qp = lanes_of(dtype.itemsize), padded(Q, dtype.itemsize)
     W, b = rng.normal(size=(Q, K)).astype(dtype), rng.normal(size=Q).astype(dtype)
-    P, bias = np.empty(Qp * K, dtype), np.zeros(Qp, dtype)
-    pack(W.reshape(-1), np.zeros(1, np.intp), Q, K, P)
-    bias[:Q] = b
+    padding = ((0, Qp - Q), (0, 0))
+    P = np.pad(W, padding).reshape(Qp // n, n, K).swapaxes(1, 2).reshape(-1)
+    bias = np.pad(b, padding[0])
     for N, gap in itertools.product(SIZES, (0, 3)):
         a, A = rows_of(rng, N, K, K + gap, dtype)
         c_rs = row_stride(Q, dtype.itemsize) + gap
         c = np.full(N * c_rs + 1, 7, dtype)
-        affine(a, K + gap, P, K, Qp // lanes_of(dtype.itemsize), bias, c, c_rs, 0, N)
+        affine(a, K + gap, P, K, Qp // n, bias, c, c_rs, 0, N)
         rows = c[: N * c_rs].reshape(N, c_rs)
         wide = A.astype(np.longdouble)
         exact = wide @ W.T.astype(np.longdouble) + b
@@ -76,47 +75,141 @@ def test_affine_against_a_matrix_product(K, Q, dtype):
         assert c[-1] == 7
 
 
-def covering(N, V, K, init, offsets, strides, A, P, C):
-    """:func:`elman.kernels.tile.product` with all its offsets and strides, called from compiled code."""
-    io, ao, po, co = offsets
-    i_rs, i_vs, a_rs, a_ks, p_vs, p_ks, c_rs = strides
+@njit(error_model="numpy")
+def product(N, V, init, io, i_rs, i_vs, factor, C, co, c_rs):
+    """:func:`elman.kernels.tile.product`, which can be called from compiled code only."""
+    K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks = factor
     tile.product(N, V, init, io, i_rs, i_vs, K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks, C, co, c_rs)
 
 
-product = njit(error_model="numpy")(covering)
+@njit(error_model="numpy")
+def two_products(N, V, init, io, i_rs, i_vs, first, second, C, co, c_rs):
+    """:func:`elman.kernels.tile.two_products` likewise."""
+    K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks = first
+    L, B, bo, b_rs, b_ks, Q, qo, q_vs, q_ks = second
+    tile.two_products(
+        N, V, init, io, i_rs, i_vs, K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks, L, B, bo, b_rs, b_ks, Q, qo, q_vs, q_ks,
+        C, co, c_rs,
+    )  # fmt: skip
+
+
+@njit(error_model="numpy")
+def accumulate(A, a_rs, M, delta, d_rs, r0, r1, v0, v1, C, coff, c_rs):
+    """:func:`elman.kernels.tile.accumulate` likewise."""
+    tile.accumulate(A, a_rs, M, delta, d_rs, r0, r1, v0, v1, C, coff, c_rs)
+
+
+def numbers(flat, offset, shape, strides):
+    """The numbers at ``offset + i * strides[0] + j * strides[1] + ...``, by their indices."""
+    at = sum(np.arange(n).reshape(-1, *[1] * (len(shape) - 1 - i)) * strides[i] for i, n in enumerate(shape))
+    return flat[offset + at] if all(shape) else np.empty(shape, flat.dtype)
+
+
+def strided(rng, shape, strides, dtype):
+    """A flat array of random numbers with room for ``shape`` at ``strides``, of either sign, and an offset into it."""
+    ends = [(n - 1) * s if n else 0 for n, s in zip(shape, strides, strict=True)]
+    before = -sum(e for e in ends if e < 0) + int(rng.integers(4))
+    return rng.normal(size=before + sum(e for e in ends if e > 0) + 1 + int(rng.integers(4))).astype(dtype), before
+
+
+def factor(rng, N, V, K, dtype, signs=(1, 1, 1, 1)):
+    """A random ``(K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks)``: along rows or down columns, with gaps."""
+    n = lanes_of(dtype.itemsize)
+    a_rs, a_ks = (K + 2, 1) if rng.integers(2) else (1, N + 3)
+    p_ks = n + int(rng.integers(3))
+    p_vs = K * p_ks + int(rng.integers(3))
+    a_rs, a_ks, p_vs, p_ks = (int(sign * stride) for sign, stride in zip(signs, (a_rs, a_ks, p_vs, p_ks), strict=True))
+    A, ao = strided(rng, (N, K), (a_rs, a_ks), dtype)
+    P, po = strided(rng, (K, V, n), (p_ks, p_vs, 1), dtype)
+    return K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks
+
+
+def start_values(rng, N, V, dtype):
+    """Random ``(init, ioff, i_rs, i_vs)``: one vector, one row, or a row for each."""
+    n = lanes_of(dtype.itemsize)
+    i_rs, i_vs = ((0, 0), (0, n), (V * n + 1, n))[rng.integers(3)]
+    init, io = strided(rng, (N, V, n), (i_rs, i_vs, 1), dtype)
+    return init, io, i_rs, i_vs
+
+
+def assert_sum_of_products(value, N, V, start, factors):
+    """``value (N, V, lanes)`` is the start plus the products, computed with NumPy in wider numbers."""
+    init, io, i_rs, i_vs = start
+    n = value.shape[-1]
+    exact = numbers(init, io, (N, V, n), (i_rs, i_vs, 1)).reshape(N, V * n).astype(np.longdouble)
+    magnitude = np.abs(exact)
+    for K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks in factors:
+        left = numbers(A, ao, (N, K), (a_rs, a_ks)).astype(np.longdouble)
+        right = numbers(P, po, (K, V, n), (p_ks, p_vs, 1)).reshape(K, V * n).astype(np.longdouble)
+        exact, magnitude = exact + left @ right, magnitude + np.abs(left) @ np.abs(right)
+    assert_close(value.reshape(N, V * n), exact, magnitude, sum(f[0] for f in factors))
+
+
+def output(N, V, dtype, gap=3, offset=2):
+    """An array of sevens for C, its offset and row stride, and the places of C in it."""
+    n = lanes_of(dtype.itemsize)
+    c_rs = V * n + gap
+    C = np.full(offset + N * c_rs + 1, 7, dtype)
+    return (C, offset, c_rs), as_strided(C[offset:], (N, V, n), [s * dtype.itemsize for s in (c_rs, n, 1)])
+
+
+def assert_sevens_elsewhere(C, view):
+    view[...] = 7
+    assert (C[0] == 7).all()
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_product_over_random_shapes_and_strides(seed, dtype):
+    """Half of them with strides below zero: a weight gradient goes down the rows."""
     rng = np.random.default_rng(seed)
-    n = lanes_of(dtype.itemsize)
     N, K = (int(rng.choice([0, 1, rng.integers(2, 20)])) for _ in range(2))
     V = int(rng.choice([0, 1, rng.integers(2, 2 * SINGLE)]))
-    io, ao, po, co = (int(o) for o in rng.integers(0, 9, 4))
-    # A is read along its rows or down its columns, panels with gaps, rows of C apart
-    by_row = bool(rng.integers(2))
-    a_rs, a_ks = (K + 2, 1) if by_row else (1, N + 3)
-    p_ks = n + int(rng.integers(3))
-    p_vs, c_rs = K * p_ks + int(rng.integers(3)), V * n + int(rng.integers(5))
-    i_rs, i_vs = [(0, 0), (0, n), (V * n + 1, n)][rng.integers(3)]
-    init, A, P = (
-        rng.normal(size=size).astype(dtype) for size in (io + N * i_rs + V * n + n, ao + 25 * 25, po + V * p_vs + n)
-    )
-    C = np.full(co + N * c_rs + 1, 7, dtype)
-    before = C.copy()
-    product(N, V, K, init, (io, ao, po, co), (i_rs, i_vs, a_rs, a_ks, p_vs, p_ks, c_rs), A, P, C)
+    signs = rng.choice([-1, 1], 4) if seed % 2 else (1, 1, 1, 1)
+    start, one = start_values(rng, N, V, dtype), factor(rng, N, V, K, dtype, signs)
+    C, value = output(N, V, dtype, gap=int(rng.integers(5)))
+    product(N, V, *start, one, *C)
+    assert_sum_of_products(value, N, V, start, [one])
+    assert_sevens_elsewhere(C, value)
 
-    def view(flat, offset, shape, strides):
-        return as_strided(flat[offset:], shape, [s * flat.itemsize for s in strides]).astype(np.longdouble)
 
-    left = view(A, ao, (N, K), (a_rs, a_ks))
-    right = view(P, po, (K, V, n), (p_ks, p_vs, 1)).reshape(K, V * n)
-    start = view(init, io, (N, V, n), (i_rs, i_vs, 1)).reshape(N, V * n)
-    exact, magnitude = start + left @ right, np.abs(start) + np.abs(left) @ np.abs(right)
-    value = as_strided(C[co:], (N, V * n), (c_rs * dtype.itemsize, dtype.itemsize))
-    assert_close(value, exact, magnitude, K)
-    value[...] = 7
-    assert C.tobytes() == before.tobytes()
+@pytest.mark.parametrize("seed", range(30))
+def test_two_products_over_random_shapes_and_strides(seed, dtype):
+    """Against NumPy, and to the bit as one product that starts from what the other wrote."""
+    rng = np.random.default_rng(seed)
+    N, K, L = (int(rng.choice([0, 1, rng.integers(2, 20)])) for _ in range(3))
+    V = int(rng.choice([0, 1, rng.integers(2, 2 * SINGLE)]))
+    start = start_values(rng, N, V, dtype)
+    first, second = (factor(rng, N, V, k, dtype, rng.choice([-1, 1], 4)) for k in (K, L))
+    C, value = output(N, V, dtype)
+    two_products(N, V, *start, first, second, *C)
+    assert_sum_of_products(value, N, V, start, [first, second])
+    after, expected = output(N, V, dtype)
+    product(N, V, *start, first, *after)
+    product(N, V, *after, lanes_of(dtype.itemsize), second, *after)
+    assert value.tobytes() == expected.tobytes()
+    assert_sevens_elsewhere(C, value)
+
+
+@pytest.mark.parametrize("V", range(1, 3 * SINGLE + 3))
+def test_every_number_of_vectors_and_few_rows(V, dtype):
+    """However the vectors are shared among tiles and passes, 3 + 1 taken as 2 + 2 among them: none left out, none
+    twice, and every vector with the bits it has alone."""
+    rng = np.random.default_rng(V)
+    n, K = lanes_of(dtype.itemsize), 6
+    for N in range(1, 10):
+        start, one = start_values(rng, N, V, dtype), factor(rng, N, V, K, dtype)
+        C, value = output(N, V, dtype)
+        product(N, V, *start, one, *C)
+        assert_sum_of_products(value, N, V, start, [one])
+        if not config.DISABLE_JIT:
+            init, io, i_rs, i_vs = start
+            A, ao, a_rs, a_ks, P, po, p_vs, p_ks = one[1:]
+            alone, single = output(N, V, dtype)
+            for r, v in itertools.product(range(N), range(V)):
+                part = K, A, ao + r * a_rs, a_rs, a_ks, P, po + v * p_vs, p_vs, p_ks
+                product(1, 1, init, io + r * i_rs + v * i_vs, i_rs, i_vs, part, alone[0], 2 + r * C[2] + v * n, C[2])
+            assert value.tobytes() == single.tobytes()
+        assert_sevens_elsewhere(C, value)
 
 
 def test_product_may_add_to_what_is_there(dtype):
@@ -125,8 +218,9 @@ def test_product_may_add_to_what_is_there(dtype):
     N, V, K = 7, COLUMNS + 1, 6
     A, P, C = (rng.normal(size=size).astype(dtype) for size in (N * K, V * K * n, N * V * n))
     twice, init = C.copy(), C.copy()
-    product(N, V, K, init, (0, 0, 0, 0), (V * n, n, K, 1, K * n, n, V * n), A, P, twice)
-    product(N, V, K, C, (0, 0, 0, 0), (V * n, n, K, 1, K * n, n, V * n), A, P, C)
+    one = K, A, 0, K, 1, P, 0, K * n, n
+    product(N, V, init, 0, V * n, n, one, twice, 0, V * n)
+    product(N, V, C, 0, V * n, n, one, C, 0, V * n)
     assert C.tobytes() == twice.tobytes()
 
 
@@ -255,33 +349,30 @@ def test_every_output_is_one_chain_of_multiply_adds_in_ascending_order(dtype):
 # ---- the twin
 
 
-@pytest.mark.parametrize("rows", [1, 2, 4])
-@pytest.mark.parametrize("columns", sorted({1, 2, COLUMNS, SINGLE}))
-def test_the_compiled_tile_equals_its_twin(rows, columns, dtype):
-    inner = tile.make_tile(rows, columns)
-
-    @njit(error_model="numpy")
-    def run(init, io, i_rs, i_vs, a, ao, a_rs, a_ks, b, bo, b_vs, b_ks, K, c, co, c_rs):
-        inner(init, io, i_rs, i_vs, a, ao, a_rs, a_ks, b, bo, b_vs, b_ks, K, c, co, c_rs)
-
-    twin = tile._array_tile(rows, columns)
+@compiled
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 7])
+@pytest.mark.parametrize("columns", sorted({1, 2, COLUMNS, COLUMNS + 1, SINGLE + 1}))
+def test_the_compiled_product_equals_its_twin(rows, columns, dtype):
+    """To the rounding of the multiply-adds; to the bit where numbers are small integers, which nothing rounds."""
     n = lanes_of(dtype.itemsize)
-    for K, (a_rs, a_ks), (i_rs, i_vs) in itertools.product(
-        (0, 1, 2, 9), ((11, 1), (1, 5), (0, 0)), ((0, 0), (0, n), (columns * n + 3, n))
-    ):
+    for whole, K, L in itertools.product((False, True), (0, 1, 9), (None, 0, 5)):
         rng = np.random.default_rng(K)
-        init, a, b = (
-            rng.normal(size=size).astype(dtype)
-            for size in (4 + 5 * (columns + 1) * n + 9, 80, 2 + (columns + 1) * (K + 1) * n)
-        )
-        c = rng.normal(size=6 + rows * (columns * n + 2)).astype(dtype)
-        other = c.copy()
-        rest = (4, i_rs, i_vs, a, 3, a_rs, a_ks, b, 2, K * n, n, K)
-        run(init, *rest, c, 5, columns * n + 2)
-        twin(init, *rest, other, 5, columns * n + 2)
-        np.testing.assert_allclose(c, other, rtol=0, atol=40 * np.finfo(dtype).eps)
-        if K == 0:
-            assert c.tobytes() == other.tobytes()
+        signs = (1, -1, 1, -1)
+        start = start_values(rng, rows, columns, dtype)
+        factors = [factor(rng, rows, columns, k, dtype, signs) for k in (K, L) if k is not None]
+        if whole:
+            for a in (start[0], *(f[i] for f in factors for i in (1, 5))):
+                a[...] = rng.integers(-9, 10, a.size)
+        C, value = output(rows, columns, dtype)
+        other, twin = output(rows, columns, dtype)
+        (product if L is None else two_products)(rows, columns, *start, *factors, *C)
+        tile._array_products(rows, columns, *start, *itertools.chain(*factors), *other)
+        assert value.shape == (rows, columns, n)
+        if whole:
+            assert C[0].tobytes() == other[0].tobytes()
+        else:
+            np.testing.assert_allclose(value, twin, rtol=0, atol=60 * np.finfo(dtype).eps)
+            assert_sevens_elsewhere(other, twin)
 
 
 # ---- the tile for the processor
@@ -395,7 +486,10 @@ def test_no_tile_spills(processor, run_script, tmp_path):
     *_, accumulators, register = PROCESSORS[processor]
     for loops in loops_for(run_script, tmp_path, processor, ("float32", "float64")):
         widest, lines = max(loops, key=lambda loop: loop[0])
-        assert widest == accumulators, sorted(count for count, _ in loops)
+        counts = sorted(count for count, _ in loops)
+        assert widest == accumulators, counts
+        # the rows of one tile and the vectors of a single row, each over one product and over the other
+        assert {accumulators, accumulators // 2, *range(1, SINGLE + 1)} <= set(counts)
         assert register in "".join(lines)
         for _, lines in loops:
             assert not through_the_stack(lines), "\n".join(lines)

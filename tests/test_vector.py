@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numba import config, njit
 
-from elman.kernels.elementwise import _array_loop, elementwise
+from elman.kernels.activations import sigmoid, tanh
+from elman.kernels.compile import integer
+from elman.kernels.elementwise import _array_loop, add_row, copy_row, elementwise
 from elman.kernels.vector import ArrayOps, lanes, lanes_of
 
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="compares compiled code")
@@ -183,3 +185,87 @@ def test_the_loop_equals_its_twin(reduce, dtype):
         assert _array_loop(formula, 2, (0, 1), reduce)(b, n, stride, d, 0, stride, 4, 2) == 1
         assert c.tobytes() == d.tobytes()
     assert a.tobytes() == b.tobytes()
+
+
+# ---- vectors abreast
+
+
+VECTORS = range(1, 10)
+"""Numbers of vectors in a row: some abreast, and what is left over."""
+
+
+def gated(m, x, y):
+    """Long chains of operations, as a cell has them."""
+    return tanh(m, x) * sigmoid(m, y), sigmoid(m, m.fma(x, y, x / (1.0 + m.abs(y))))
+
+
+@compiled
+@pytest.mark.parametrize("reduce", ["finite", "squares"])
+def test_a_row_of_vectors_has_the_bits_of_each_alone(reduce, dtype):
+    n, rng = lanes_of(dtype.itemsize), np.random.default_rng(15)
+    inner = elementwise(gated, 2, (0, 1), reduce)
+    if reduce == "finite":
+
+        @compiled_call
+        def run(x, y, off, rs, rows, vectors, q):
+            return inner(x, off, rs, y, off, rs, rows, vectors)
+    else:
+
+        @compiled_call
+        def run(x, y, off, rs, rows, vectors, q):
+            return inner(x, off, rs, y, off, rs, rows, vectors, q, integer(0))
+
+    for vectors in VECTORS:
+        stride = vectors * n + 3
+        x, y = (rng.normal(scale=3, size=3 * stride + 1).astype(dtype) for _ in range(2))
+        x[1], y[2] = 0.0, -0.0
+        alone = x.copy(), y.copy()
+        assert run(x, y, 1, stride, 3, vectors, np.empty(3)) == 1
+        for row in range(3):
+            for v in range(vectors):
+                assert run(*alone, 1 + row * stride + v * n, 0, 1, 1, np.empty(1)) == 1
+        assert x.tobytes() == alone[0].tobytes()
+        assert y.tobytes() == alone[1].tobytes()
+
+
+@pytest.mark.parametrize("vectors", VECTORS)
+def test_any_lane_of_any_vector_decides_the_status(vectors, dtype):
+    n = lanes_of(dtype.itemsize)
+    run = loop(lambda m, x, y: (x - y, y), 2, (1, 0))
+    for at in range(vectors * n):
+        x, y = np.ones(vectors * n, dtype), np.zeros(vectors * n, dtype)
+        assert run(x, 0, 0, y, 0, 0, 1, vectors) == 1
+        x[:], y[:] = 1, 0
+        x[at] = np.inf
+        assert run(x, 0, 0, y, 0, 0, 1, vectors) == 0
+
+
+@compiled
+@pytest.mark.parametrize("vectors", VECTORS)
+def test_squares_are_added_up_vector_by_vector_then_lane_by_lane(vectors):
+    """In single precision, whose squares double precision holds exactly: the order of the sums is seen in the bits."""
+    n = lanes_of(4)
+    a = np.random.default_rng(vectors).normal(size=vectors * n).astype(np.float32)
+    sums = np.zeros(n)
+    for v in range(vectors):
+        sums += a[v * n : (v + 1) * n].astype(np.float64) ** 2
+    while len(sums) > 1:
+        sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+    q = np.empty(1)
+    loop(lambda m, x: (x,), 1, (0,), "squares")(a, 0, 0, 1, vectors, q, 0)
+    assert q[0] == sums[0]
+
+
+@pytest.mark.parametrize("name", ["copy", "add"])
+def test_rows_of_any_length_are_copied_and_added(name, dtype):
+    """Whole vectors, and the numbers that fill none; nothing else is written."""
+    inner = copy_row if name == "copy" else add_row
+    run = compiled_call(lambda to, toff, a, off, n: inner(to, toff, a, off, n))
+    rng = np.random.default_rng(16)
+    for length in range(4 * lanes_of(dtype.itemsize) + 2):
+        a, to = (rng.normal(size=length + 9).astype(dtype) for _ in range(2))
+        expected = to.copy()
+        part = expected[5 : 5 + length]
+        part[...] = a[2 : 2 + length] + (part if name == "add" else 0)
+        run(to, 5, a, 2, length)
+        assert to.tobytes() == expected.tobytes()
