@@ -175,12 +175,12 @@ class Network(Parameterised):
 
     def trace(
         self, x: Any, state: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
-        training: bool | None = None, rng: Any = None, buffers: Buffers = FRESH,
+        training: bool | None = None, rng: Any = None, checkpoint: bool | int = False, buffers: Buffers = FRESH,
     ) -> NetworkTrace:  # fmt: skip
         """Run the network and keep what :meth:`backward` needs; arguments and errors as for :meth:`RNN.trace`."""
         self._check_parts()
         trace = self.layer.trace(
-            x, state, lengths=lengths, reset=reset, training=training, rng=rng, buffers=buffers
+            x, state, lengths=lengths, reset=reset, training=training, rng=rng, checkpoint=checkpoint, buffers=buffers
         )  # fmt: skip
         batch, Q = trace.batch, self.readout.output_size
         rows = self.readout.rows_forward(self._hidden(trace), buffers)

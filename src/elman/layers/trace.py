@@ -16,7 +16,7 @@ from .affine import Rows
 from .batch import Batch
 from .noise import Noise
 from .stack import Stack
-from .views import Record
+from .views import Record, Views
 
 Array = NDArray[Any]
 
@@ -27,12 +27,16 @@ class Named(Mapping[str, Array]):
     Parameters
     ----------
     makers : mapping of str to callable
+    missing : str
+        What a KeyError says of a name that is not among them.
     """
 
-    def __init__(self, makers: Mapping[str, Callable[[], Array]]) -> None:
-        self._makers, self._made = dict(makers), dict[str, Array]()
+    def __init__(self, makers: Mapping[str, Callable[[], Array]], missing: str) -> None:
+        self._makers, self._made, self._missing = dict(makers), dict[str, Array](), missing
 
     def __getitem__(self, name: str) -> Array:
+        if name not in self._makers:
+            raise KeyError(f"{name!r} is not in this trace, {self._missing}")
         if name not in self._made:
             self._made[name] = self._makers[name]()
         return self._made[name]
@@ -81,6 +85,11 @@ class Trace:
     per_layer: int
 
     @property
+    def checkpoint(self) -> int:
+        """Steps between the states that were kept; 0 if all were."""
+        return self.records[0].checkpoint
+
+    @property
     def final_output(self) -> Array:
         """The output after the whole of each sequence, (B, directions * H): what a classifier of sequences reads.
 
@@ -91,7 +100,8 @@ class Trace:
 
     def __repr__(self) -> str:
         shape = f"list of {self.batch.B}" if self.batch.listed else self.output.shape
-        return f"Trace(output {shape}, states {', '.join(self.states)})"
+        kept = f"checkpoint={self.checkpoint}" if self.checkpoint else f"states {', '.join(self.states)}"
+        return f"Trace(output {shape}, {kept})"
 
 
 def final_output(hn: Any, per_layer: int) -> Array:
@@ -115,27 +125,33 @@ def spacing(checkpoint: bool | int, T: int) -> int:
 
 
 def named_states(stack: Stack, records: tuple[Record, ...]) -> Named:
-    """All states of all directions."""
-    return Named(
-        {
-            name + d.suffix: partial(d.outer_states, record, i)
-            for d, record in zip(stack.directions, records, strict=True)
-            if not record.checkpoint
-            for i, name in enumerate(d.cell.states)
-        }
-    )
+    """All states of all directions; none of a trace with checkpoints."""
+    return _named(stack, records, [d.cell.states for d in stack.directions], Views.outer_states)
 
 
 def named_gates(stack: Stack, records: tuple[Record, ...]) -> Named:
-    """All stored gates of all directions."""
-    return Named(
-        {
-            name + d.suffix: partial(d.outer_gates, record, i)
-            for d, record in zip(stack.directions, records, strict=True)
-            if not record.checkpoint
-            for i, name in enumerate(d.cell.stored)
-        }
-    )
+    """All stored gates of all directions; none of a trace with checkpoints."""
+    return _named(stack, records, [d.cell.stored for d in stack.directions], Views.outer_gates)
+
+
+def _named(
+    stack: Stack, records: tuple[Record, ...], names: list[tuple[str, ...]],
+    make: Callable[[Views, Record, int], Array],
+) -> Named:  # fmt: skip
+    """What the records of all directions hold under these names."""
+    every = records[0].checkpoint
+    if every:
+        return Named(
+            {},
+            f"which has only the states before every {every} steps (checkpoint) and makes the others again in the "
+            "backward pass: leave checkpoint out to look at them",
+        )
+    makers = {
+        name + d.suffix: partial(make, d, record, i)
+        for d, record, own in zip(stack.directions, records, names, strict=True)
+        for i, name in enumerate(own)
+    }
+    return Named(makers, f"which has {', '.join(makers) or 'none'}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError
 from ..layers.losses import Loss, get_loss
+from ..layers.trace import spacing
 from ..validation import size
 from .callbacks import Callback
 from .history import History
@@ -30,6 +32,7 @@ def fit(
     batch_size: int = 32,
     clip_norm: float | None = 1.0,
     truncation: int | None = None,
+    checkpoint: bool | int = False,
     lengths: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     validation: tuple[Any, ...] | None = None,
@@ -63,6 +66,9 @@ def fit(
     truncation : int, optional
         Truncated backpropagation through time: sequences are cut into windows of this many steps, with one update per
         window. The state is carried from window to window, the gradient is not. Windows without a target only carry.
+    checkpoint : bool or int, default False
+        Keep the states of some steps only, and make the others again on the way back: less memory for long sequences,
+        the same bits. True keeps about the square root of all; see :meth:`RNN.trace`.
     lengths : array_like of int, shape (N,), optional
         Valid steps of each sequence. The loss counts those alone, or the last of them; what x and y hold beyond is
         never read, and may be NaN. A sequence of length 0 has nothing to learn from.
@@ -110,6 +116,8 @@ def fit(
             "truncation must be None for a bidirectional network: its backward direction comes from the end of the "
             "sequence, which a window does not see"
         )
+    if spacing(checkpoint, 1) and "checkpoint" not in signature(net.trace).parameters:
+        raise ArgumentError(f"checkpoint must be left out: the trace of {type(net).__name__} takes none")
     loss = get_loss(loss)
     optimizer = Adam(1e-3) if optimizer is None else optimizer
     if not isinstance(optimizer, Optimizer):
@@ -120,6 +128,8 @@ def fit(
         held_lengths = validation[2] if len(validation) == 3 else None
         held_out = Samples(net, validation[0], validation[1], loss, None, held_lengths, prefix="validation ")
     rng = np.random.default_rng(rng)
-    training = Training(net, loss, optimizer, samples, held_out, batch_size, clip_norm, tuple(callbacks), rng)
+    training = Training(
+        net, loss, optimizer, samples, held_out, batch_size, clip_norm, tuple(callbacks), rng, checkpoint
+    )  # fmt: skip
     training.run(epochs, progress)
     return training.history

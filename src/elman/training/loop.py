@@ -40,6 +40,7 @@ class Training:
         clip_norm: float | None,
         callbacks: tuple[Callback, ...],
         rng: np.random.Generator,
+        checkpoint: bool | int,
     ) -> None:
         self.model, self.loss, self.optimizer, self.callbacks = model, loss, optimizer, callbacks
         self.samples, self.held_out, self.batch_size = samples, held_out, batch_size
@@ -50,8 +51,9 @@ class Training:
         arguments = signature(model.trace).parameters
         # memory used again by every update: fresh pages would cost more than the arithmetic of a middle-sized network
         self._kept = {"buffers": Buffers()} if "buffers" in arguments else {}
-        self._training: dict[str, Any] = dict(self._kept)
-        self._evaluation: dict[str, Any] = dict(self._kept)
+        # an evaluation needs no state at all, but would fill the same memory with every one
+        options: dict[str, Any] = self._kept | ({"checkpoint": checkpoint} if checkpoint else {})
+        self._training, self._evaluation = options, dict(options)
         if "training" in arguments:
             self._training |= {"training": True, "rng": rng}
             self._evaluation |= {"training": False}
