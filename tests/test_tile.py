@@ -12,8 +12,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from elman.kernels import tile
 from elman.kernels.compile import integer
+from elman.kernels.cover import COLUMNS, SINGLE
 from elman.kernels.host import Host, host_from_features
-from elman.kernels.tile import COLUMNS, SINGLE, affine, padded, row_stride
+from elman.kernels.tile import affine, padded, row_stride
 from elman.kernels.vector import lanes_of
 
 compiled = pytest.mark.skipif(
@@ -76,20 +77,20 @@ def test_affine_against_a_matrix_product(K, Q, dtype):
 
 
 @njit(error_model="numpy")
-def product(N, V, init, io, i_rs, i_vs, factor, C, co, c_rs):
+def product(N, V, init, io, i_rs, i_vs, factor, C, co, c_rs, down=0):
     """:func:`elman.kernels.tile.product`, which can be called from compiled code only."""
     K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks = factor
-    tile.product(N, V, init, io, i_rs, i_vs, K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks, C, co, c_rs)
+    tile.product(down, N, V, init, io, i_rs, i_vs, K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks, C, co, c_rs)
 
 
 @njit(error_model="numpy")
-def two_products(N, V, init, io, i_rs, i_vs, first, second, C, co, c_rs):
+def two_products(N, V, init, io, i_rs, i_vs, first, second, C, co, c_rs, down=0):
     """:func:`elman.kernels.tile.two_products` likewise."""
     K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks = first
     L, B, bo, b_rs, b_ks, Q, qo, q_vs, q_ks = second
     tile.two_products(
-        N, V, init, io, i_rs, i_vs, K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks, L, B, bo, b_rs, b_ks, Q, qo, q_vs, q_ks,
-        C, co, c_rs,
+        down, N, V, init, io, i_rs, i_vs, K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks, L, B, bo, b_rs, b_ks, Q, qo, q_vs,
+        q_ks, C, co, c_rs,
     )  # fmt: skip
 
 
@@ -187,13 +188,15 @@ def test_two_products_over_random_shapes_and_strides(seed, dtype):
     product(N, V, *start, first, *after)
     product(N, V, *after, lanes_of(dtype.itemsize), second, *after)
     assert value.tobytes() == expected.tobytes()
+    two_products(N, V, *start, first, second, *after, 1)
+    assert value.tobytes() == expected.tobytes()
     assert_sevens_elsewhere(C, value)
 
 
 @pytest.mark.parametrize("V", range(1, 3 * SINGLE + 3))
 def test_every_number_of_vectors_and_few_rows(V, dtype):
-    """However the vectors are shared among tiles and passes, 3 + 1 taken as 2 + 2 among them: none left out, none
-    twice, and every vector with the bits it has alone."""
+    """However the vectors are shared among tiles and passes, 3 + 1 taken as 2 + 2 among them, and from whichever end:
+    none left out, none twice, and every vector with the bits it has alone."""
     rng = np.random.default_rng(V)
     n, K = lanes_of(dtype.itemsize), 6
     for N in range(1, 10):
@@ -201,6 +204,10 @@ def test_every_number_of_vectors_and_few_rows(V, dtype):
         C, value = output(N, V, dtype)
         product(N, V, *start, one, *C)
         assert_sum_of_products(value, N, V, start, [one])
+        back, down = output(N, V, dtype)
+        product(N, V, *start, one, *back, 1)
+        assert down.tobytes() == value.tobytes()
+        assert_sevens_elsewhere(back, down)
         if not config.DISABLE_JIT:
             init, io, i_rs, i_vs = start
             A, ao, a_rs, a_ks, P, po, p_vs, p_ks = one[1:]
@@ -366,7 +373,7 @@ def test_the_compiled_product_equals_its_twin(rows, columns, dtype):
         C, value = output(rows, columns, dtype)
         other, twin = output(rows, columns, dtype)
         (product if L is None else two_products)(rows, columns, *start, *factors, *C)
-        tile._array_products(rows, columns, *start, *itertools.chain(*factors), *other)
+        tile._array_products(0, rows, columns, *start, *itertools.chain(*factors), *other)
         assert value.shape == (rows, columns, n)
         if whole:
             assert C[0].tobytes() == other[0].tobytes()
@@ -400,15 +407,15 @@ def test_the_tile_is_chosen_from_the_features(features, host):
 EMIT = """
     import importlib, re
     from numba import types
-    from elman.kernels import host, tile, vector
+    from elman.kernels import cover, host, tile, vector
 
     columns, triple = {columns}, {triple!r}
     if triple:
         host.HOST = host.host_from_features("+neon")
     if columns:
         host.HOST = host.HOST._replace(columns=columns)
-    importlib.reload(vector)
-    importlib.reload(tile)
+    for module in (vector, cover, tile):
+        importlib.reload(module)
 
     def assembler(signature):
         if not triple:
