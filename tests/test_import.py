@@ -75,7 +75,7 @@ def test_it_compiles_nothing_and_starts_no_thread(run_script):
         import elman
         from elman.cells import ELMAN
         from elman.kernels import activations, packing, tile
-        for kernel in (ELMAN.forward, ELMAN.backward, tile.affine, packing.pack, activations.activate_rows):
+        for kernel in (ELMAN.forward, ELMAN.backward, tile.affine, packing.transpose, activations.activate_rows):
             assert not getattr(kernel, "signatures", [])
         print(threading.active_count())
     """

@@ -188,13 +188,15 @@ def test_two_products_over_random_shapes_and_strides(seed, dtype):
     product(N, V, *start, first, *after)
     product(N, V, *after, lanes_of(dtype.itemsize), second, *after)
     assert value.tobytes() == expected.tobytes()
+    two_products(N, V, *start, first, second, *after, 1)
+    assert value.tobytes() == expected.tobytes()
     assert_sevens_elsewhere(C, value)
 
 
 @pytest.mark.parametrize("V", range(1, 3 * SINGLE + 3))
 def test_every_number_of_vectors_and_few_rows(V, dtype):
-    """However the vectors are shared among tiles and passes, 3 + 1 taken as 2 + 2 among them: none left out, none
-    twice, and every vector with the bits it has alone."""
+    """However the vectors are shared among tiles and passes, 3 + 1 taken as 2 + 2 among them, and from whichever end:
+    none left out, none twice, and every vector with the bits it has alone."""
     rng = np.random.default_rng(V)
     n, K = lanes_of(dtype.itemsize), 6
     for N in range(1, 10):
@@ -202,9 +204,10 @@ def test_every_number_of_vectors_and_few_rows(V, dtype):
         C, value = output(N, V, dtype)
         product(N, V, *start, one, *C)
         assert_sum_of_products(value, N, V, start, [one])
-        other, turned = output(N, V, dtype)
-        product(N, V, *start, one, *other, 1)
-        assert value.tobytes() == turned.tobytes()
+        back, down = output(N, V, dtype)
+        product(N, V, *start, one, *back, 1)
+        assert down.tobytes() == value.tobytes()
+        assert_sevens_elsewhere(back, down)
         if not config.DISABLE_JIT:
             init, io, i_rs, i_vs = start
             A, ao, a_rs, a_ks, P, po, p_vs, p_ks = one[1:]
@@ -411,9 +414,8 @@ EMIT = """
         host.HOST = host.host_from_features("+neon")
     if columns:
         host.HOST = host.HOST._replace(columns=columns)
-    importlib.reload(vector)
-    importlib.reload(cover)
-    importlib.reload(tile)
+    for module in (vector, cover, tile):
+        importlib.reload(module)
 
     def assembler(signature):
         if not triple:

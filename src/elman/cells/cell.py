@@ -17,7 +17,7 @@ gates    T * B, or B if ``slots`` is 2      ``[block][Hp]``, what backward needs
 delta    T * B * K (or B * K)               ``[block][Hp]``, gradients of the pre-activations; then that of the output,
                                             for a cell that projects
 d_state  B * K                              ``[state][Hp]``, gradient of the state; likewise tangents
-P_ih     panels ``[block][Hp/lanes][D]``    W_ih packed along its gates (``elman.kernels.packing.pack``)
+P_ih     panels ``[block][Hp/lanes][D]``    W_ih packed along its gates (``layers.affine.panels_of``)
 P_hh     panels ``[block][Hp/lanes][R]``    W_hh likewise; then W_hr, for a cell that projects
 P_back   panels ``[Rp/lanes][block, Hp]``   W_hh packed along its columns, for ``delta @ W_hh`` (``pack_back``),
                                             of the last block H only; then W_hr likewise
@@ -44,7 +44,8 @@ The contract:
 4. ``backward`` is linear in ``d_state`` and ``dY``; K vectors share a row's states. It leaves the gradient of the
    state at t0.
 5. Lanes from H to Hp hold finite numbers, and zero in ``delta``, ``d_state`` and tangents: no loop has a remainder.
-6. Sums are :func:`elman.kernels.tile.product`, so that no bit depends on the batch, the window or the slab.
+6. Sums are ``product`` or ``two_products`` of :mod:`elman.kernels.tile`, so that no bit depends on the batch, the window
+   or the slab. With at most ``FEW`` rows, every other step takes its columns from the other end.
 7. :func:`elman.testing.check_cell` passes.
 """
 

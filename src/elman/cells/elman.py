@@ -60,35 +60,9 @@ def forward(
         new = (((t + 1) % slots) * B + b0) * s_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
         two_products(
-            down,
-            N,
-            U,
-            init,
-            start,
-            i_rs,
-            VL,
-            D,
-            X,
-            x,
-            x_rs,
-            one,
-            P_ih,
-            zero,
-            D * VL,
-            VL,
-            H,
-            states,
-            now,
-            s_rs,
-            one,
-            P_hh,
-            zero,
-            H * VL,
-            VL,
-            states,
-            new,
-            s_rs,
-        )
+            down, N, U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, H, states, now,
+            s_rs, one, P_hh, zero, H * VL, VL, states, new, s_rs,
+        )  # fmt: skip
         if activate(variant, states, new, s_rs, N, U) == 0:
             return t
         if out.size > 0:

@@ -64,24 +64,19 @@ def forward(
         new = (((t + 1) % slots) * B + b0) * s_rs
         g = ((t * B if slots > 2 else 0) + b0) * g_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        r, n_h, n = g + Hp, g + 3 * Hp, start + 3 * Hp
+        r, n_h, from_n = g + Hp, g + 3 * Hp, start + 3 * Hp
         product(down, N, U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
         two_products(
+            down, N, 2 * U, init, start + Hp, i_rs, VL, D, X, x, x_rs, one, P_ih, Hp * D, D * VL, VL, H,
+            states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, r, g_rs,
+        )  # fmt: skip
+        product(
             down,
             N,
-            2 * U,
+            U,
             init,
-            start + Hp,
+            from_n,
             i_rs,
-            VL,
-            D,
-            X,
-            x,
-            x_rs,
-            one,
-            P_ih,
-            Hp * D,
-            D * VL,
             VL,
             H,
             states,
@@ -89,15 +84,12 @@ def forward(
             s_rs,
             one,
             P_hh,
-            zero,
+            2 * Hp * H,
             H * VL,
             VL,
             gates,
-            r,
+            n_h,
             g_rs,
-        )
-        product(
-            down, N, U, init, n, i_rs, VL, H, states, now, s_rs, one, P_hh, 2 * Hp * H, H * VL, VL, gates, n_h, g_rs
         )
         finite = _forward_rows(
             gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
@@ -143,26 +135,9 @@ def backward(
         to = b0 * K * s_rs
         k = 2 * Hp + H
         product(
-            down,
-            (n1 - b0) * K,
-            U,
-            d_state,
-            to,
-            s_rs,
-            VL,
-            k,
-            delta,
-            at,
-            d_rs,
-            one,
-            P_back,
-            none,
-            k * VL,
-            VL,
-            d_state,
-            to,
-            s_rs,
-        )
+            down, (n1 - b0) * K, U, d_state, to, s_rs, VL, k, delta, at, d_rs, one, P_back, none, k * VL,
+            VL, d_state, to, s_rs,
+        )  # fmt: skip
 
 
 @kernel

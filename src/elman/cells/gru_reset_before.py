@@ -132,26 +132,9 @@ def backward(
                 d_state, b * K * s_rs, s_rs, delta, d_r, d_rs, delta, d_r + Hp, d_rs, K, U,
             )  # fmt: skip
         product(
-            down,
-            rows,
-            U,
-            d_state,
-            to,
-            s_rs,
-            VL,
-            Hp + H,
-            delta,
-            at,
-            d_rs,
-            one,
-            P_back,
-            none,
-            k * VL,
-            VL,
-            d_state,
-            to,
-            s_rs,
-        )
+            down, rows, U, d_state, to, s_rs, VL, Hp + H, delta, at, d_rs, one, P_back, none, k * VL, VL,
+            d_state, to, s_rs,
+        )  # fmt: skip
 
 
 @kernel

@@ -81,35 +81,9 @@ def forward(
         g = ((t * B if slots > 2 else 0) + b0) * g_rs
         x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
         two_products(
-            down,
-            N,
-            4 * U,
-            init,
-            start,
-            i_rs,
-            VL,
-            D,
-            X,
-            x,
-            x_rs,
-            one,
-            P_ih,
-            zero,
-            D * VL,
-            VL,
-            H,
-            states,
-            now,
-            s_rs,
-            one,
-            P_hh,
-            zero,
-            H * VL,
-            VL,
-            gates,
-            g,
-            g_rs,
-        )
+            down, N, 4 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, H, states,
+            now, s_rs, one, P_hh, zero, H * VL, VL, gates, g, g_rs,
+        )  # fmt: skip
         finite = _forward_rows(
             gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
             states, now + Hp, s_rs, states, new + Hp, s_rs, states, new, s_rs, N, U,
@@ -154,26 +128,9 @@ def backward(
         to = b0 * K * s_rs
         k = 3 * Hp + H
         product(
-            down,
-            (n1 - b0) * K,
-            U,
-            zero,
-            none,
-            none,
-            none,
-            k,
-            delta,
-            at,
-            d_rs,
-            one,
-            P_back,
-            none,
-            k * VL,
-            VL,
-            d_state,
-            to,
-            s_rs,
-        )
+            down, (n1 - b0) * K, U, zero, none, none, none, k, delta, at, d_rs, one, P_back, none, k * VL,
+            VL, d_state, to, s_rs,
+        )  # fmt: skip
 
 
 @kernel

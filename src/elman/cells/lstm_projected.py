@@ -108,26 +108,9 @@ def backward(
             copy_row(delta, d_h + i * d_rs, d_state, to + i * s_rs, R)
         project = V * k * VL
         product(
-            down,
-            rows,
-            U,
-            zero,
-            none,
-            none,
-            none,
-            R,
-            delta,
-            d_h,
-            d_rs,
-            one,
-            P_back,
-            project,
-            R * VL,
-            VL,
-            delta,
-            d_m,
-            d_rs,
-        )
+            down, rows, U, zero, none, none, none, R, delta, d_h, d_rs, one, P_back, project, R * VL, VL,
+            delta, d_m, d_rs,
+        )  # fmt: skip
         for b in range(b0, n1):
             i, before = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs + Hp
             d, d_i = b * K * s_rs + Hp, (keep * t * B + b) * K * d_rs

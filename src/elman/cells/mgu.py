@@ -124,26 +124,9 @@ def backward(
         rows, at, to = (n1 - b0) * K, (keep * t * B + b0) * K * d_rs, b0 * K * s_rs
         d_n = at + Hp
         product(
-            down,
-            rows,
-            U,
-            zero,
-            none,
-            none,
-            none,
-            H,
-            delta,
-            d_n,
-            d_rs,
-            one,
-            P_back,
-            Hp * VL,
-            k * VL,
-            VL,
-            delta,
-            at,
-            d_rs,
-        )
+            down, rows, U, zero, none, none, none, H, delta, d_n, d_rs, one, P_back, Hp * VL, k * VL, VL,
+            delta, at, d_rs,
+        )  # fmt: skip
         for b in range(b0, n1):
             f, d_f = (t * B + b) * g_rs + Hp, (keep * t * B + b) * K * d_rs
             _delta_f_rows(

@@ -161,7 +161,7 @@ def affine(A, a_rs, P, K, V, bias, C, c_rs, n0, n1):
     A : flat array
         Read: N rows of K numbers, ``a_rs`` apart.
     P : flat array
-        Read: V panels of K vectors, from :func:`elman.kernels.packing.pack`.
+        Read: V panels of K vectors.
     bias : flat array, V vectors
         Read.
     C : flat array
