@@ -1,5 +1,4 @@
-"""Checks of arguments, and the words for what is wrong with them. Every kernel relies on them: compiled code checks
-nothing.
+"""Checks of arguments, and the words for what is wrong with them. Compiled code checks nothing and relies on them.
 
 Each message names the argument, says what it must be and what it was, and gives the likely cure.
 """
@@ -144,13 +143,9 @@ def floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
         return given
     if given.dtype.kind != "f":
         numbers = f"convert it: {name}.astype(float)" + ("; classes must be encoded one-hot" if name[-1] == "x" else "")
-        cure = {
-            "i": numbers,
-            "u": numbers,
-            "b": numbers,
-            "c": "give the real and imaginary parts as separate features",
-        }.get(given.dtype.kind, "give an array of numbers, all rows of one length")
-        raise DTypeError(f"{name} must be an array of real floating-point numbers, got dtype {given.dtype}; {cure}")
+        cure = {"c": "give the real and imaginary parts as separate features"} | dict.fromkeys("iub", numbers)
+        what = cure.get(given.dtype.kind, "give an array of numbers, all rows of one length")
+        raise DTypeError(f"{name} must be an array of real floating-point numbers, got dtype {given.dtype}; {what}")
     with np.errstate(over="ignore", invalid="ignore"):
         array: Array = np.require(given, dtype, ["C", "A", "W"])
     return array
@@ -171,19 +166,12 @@ def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
     return array
 
 
-SMALL = 8192
-"""Numbers up to which a product of NumPy's is computed by the calling thread alone."""
+SMALL = 8192  # numbers that NumPy multiplies on the calling thread
 
 
 def all_finite(array: Array) -> bool:
-    """Whether no number is NaN or infinite.
-
-    A sum of squares is finite only then, and for small arrays one call is half the price of two; where it overflows,
-    each number is looked at.
-    """
-    if array.size <= SMALL and math.isfinite(np.vdot(array, array)):
-        return True
-    return bool(np.isfinite(array).all())
+    """Whether no number is NaN or infinite; of few numbers, a finite sum of squares says so at half the price."""
+    return (array.size <= SMALL and math.isfinite(np.vdot(array, array))) or bool(np.isfinite(array).all())
 
 
 def finite(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -61,43 +61,17 @@ def elementwise(
             data = pointers(context, builder, signature, values, range(0, 3 * arrays, 3))
             offsets, strides = values[1 : 3 * arrays : 3], values[2 : 3 * arrays : 3]
             rows, vectors = values[3 * arrays : 3 * arrays + 2]
-            wide = ir.VectorType(ir.DoubleType(), e.lanes)
-            start = [e.zero() if reduce == "finite" else ir.Constant(wide, [0.0] * e.lanes)] * reduced
-            m = VectorOps(e.element)
-
-            def index(n: int) -> Any:
-                return ir.Constant(vectors.type, n)
+            double = ir.VectorType(ir.DoubleType(), e.lanes)
+            start = [e.zero() if reduce == "finite" else ir.Constant(double, [0.0] * e.lanes)] * reduced
 
             def row(r: Any, carried: list[Any]) -> list[Any]:
                 base = [builder.add(o, builder.mul(s, r)) for o, s in zip(offsets, strides, strict=True)]
-
-                def body(n: int, first: Any) -> Callable[[Any, list[Any]], list[Any]]:
-                    """Body of a loop over ``n`` vectors at a time, from the vector ``first``."""
-
-                    def some(v: Any, acc: list[Any]) -> list[Any]:
-                        at = builder.mul(builder.add(first, builder.mul(v, index(n))), index(e.lanes))
-                        places = [[e.at(builder.add(o, at), index(e.lanes), i) for i in range(n)] for o in base]
-                        loads = [[e.load(p, o) for o in row] for p, row in zip(data, places, strict=True)]
-                        out = formula(m, *(Value(builder, parts) for parts in loads))
-                        for i, x in zip(stores, out, strict=True):
-                            if i is not None:
-                                for part, place in zip(x.parts, places[i], strict=True):
-                                    e.store(part, data[i], place)
-                        return [_accumulate(e, reduce, x.parts, old) for x, old in zip(out, acc, strict=False)]
-
-                    return some
-
-                def along(acc: list[Any]) -> list[Any]:
-                    blocks = builder.sdiv(vectors, index(ABREAST))
-                    acc = e.loop(blocks, acc, body(ABREAST, index(0)))
-                    done = builder.mul(blocks, index(ABREAST))
-                    return e.loop(builder.sub(vectors, done), acc, body(1, done))
-
+                along = _Row(e, formula, data, base, stores, reduce)
                 if reduce == "finite":
-                    return along(carried)
+                    return along.emit(vectors, carried)
                 squares = pointers(context, builder, signature, values, [3 * arrays + 2])[0]
                 first = builder.add(values[-1], builder.mul(r, ir.Constant(r.type, reduced)))
-                for i, total in enumerate(along(start)):
+                for i, total in enumerate(along.emit(vectors, start)):
                     to = builder.gep(squares, [builder.add(first, ir.Constant(r.type, i))])
                     builder.store(_horizontal_sum(builder, total), to)
                 return []
@@ -117,6 +91,50 @@ def elementwise(
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     apply.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
     return intrinsic(apply)
+
+
+class _Row(NamedTuple):
+    """A formula along one row.
+
+    Attributes
+    ----------
+    data, base : list
+        Pointer to each array, and where the row begins in it.
+    stores, reduce
+        As for :func:`elementwise`.
+    """
+
+    e: Emitter
+    formula: Callable[..., Any]
+    data: list[Any]
+    base: list[Any]
+    stores: tuple[int | None, ...]
+    reduce: str
+
+    def emit(self, vectors: Any, acc: list[Any]) -> list[Any]:
+        """Apply it to all vectors, two abreast and then the one that is left; return what is reduced."""
+        b = self.e.builder
+        blocks = b.sdiv(vectors, ir.Constant(vectors.type, ABREAST))
+        done = b.mul(blocks, ir.Constant(vectors.type, ABREAST))
+        acc = self.e.loop(blocks, acc, self.body(ABREAST, ir.Constant(vectors.type, 0)))
+        return self.e.loop(b.sub(vectors, done), acc, self.body(1, done))
+
+    def body(self, n: int, first: Any) -> Callable[[Any, list[Any]], list[Any]]:
+        """Body of a loop that takes ``n`` vectors at a time, from the vector ``first``."""
+        e, b, lanes = self.e, self.e.builder, ir.Constant(first.type, self.e.lanes)
+
+        def some(v: Any, acc: list[Any]) -> list[Any]:
+            at = b.mul(b.add(first, b.mul(v, ir.Constant(first.type, n))), lanes)
+            places = [[e.at(b.add(start, at), lanes, i) for i in range(n)] for start in self.base]
+            loads = [[e.load(p, o) for o in row] for p, row in zip(self.data, places, strict=True)]
+            out = self.formula(VectorOps(e.element), *(Value(b, parts) for parts in loads))
+            for i, x in zip(self.stores, out, strict=True):
+                if i is not None:
+                    for part, place in zip(x.parts, places[i], strict=True):
+                        e.store(part, self.data[i], place)
+            return [_accumulate(e, self.reduce, x.parts, old) for x, old in zip(out, acc, strict=False)]
+
+        return some
 
 
 def rowwise(formula: Callable[[Any, Any], Any]) -> Any:

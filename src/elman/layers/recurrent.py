@@ -22,7 +22,7 @@ from .noise import Noise, Regularizer, choose
 from .parameters import Parameters
 from .stack import Stack
 from .states import State, States
-from .trace import Gradients, Trace, named_gates, named_states, spacing
+from .trace import Gradients, Trace, spacing
 from .zoneout import ZonedDirection
 
 Array = NDArray[Any]
@@ -240,8 +240,7 @@ class Recurrent(Dynamics):
         view.flags.writeable = False
         final = self._final(records)
         return Trace(
-            batch.outward(view), self.states.outward(final, batch.single), named_states(stack, records),
-            named_gates(stack, records), records, batch, done.output, noise, stack.key, stack.per_layer,
+            batch.outward(view), self.states.outward(final, batch.single), records, batch, done.output, noise, stack,
         )  # fmt: skip
 
     def backward(
@@ -323,11 +322,11 @@ class Recurrent(Dynamics):
         """
         if not isinstance(trace, Trace):
             raise DTypeError(f"trace must be what this layer's trace() returned, got {type(trace).__name__}")
-        if trace.key != self.stack.key:
+        if trace.stack.key != self.stack.key:
             made, wanted = (
                 f"{name} ({variant}, {len(key)} directions in all{', zoneout ' + str(zoneout[0]) if zoneout else ''}) "
                 f"with input_size {D}, hidden_size {H}, {np.dtype(char).name}"
-                for key in (trace.key, self.stack.key)
+                for key in (trace.stack.key, self.stack.key)
                 for name, variant, D, H, _, char, _, *zoneout in key[:1]
             )
             raise ArgumentError(f"trace must be of this layer, {wanted}; it was made by {made}")

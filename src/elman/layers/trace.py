@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -64,25 +64,33 @@ class Trace:
         The output, shaped as by calling the layer.
     hn : ndarray or tuple of ndarray
         The final state, shaped as by calling the layer.
-    states : mapping of str to ndarray, each (T + 1, B, H)
-        Every state by name, such as ``"h_l0"``. Entry 0 is the initial state and entry t + 1 the state after step t;
-        for a backward direction (``"h_l0_reverse"``) entry t is the state after step t, and the entry after the last
-        step of a sequence its initial state.
-    gates : mapping of str to ndarray, each (T, B, H)
-        Every stored gate activation by name; empty for the Elman cell, whose activation is its state. Both mappings are
-        empty for a trace with ``checkpoint``, which does not keep them.
     """
 
     output: Any
     hn: Any
-    states: Mapping[str, Array]
-    gates: Mapping[str, Array]
     records: tuple[Record, ...]
     batch: Batch
     rows: Rows
     noise: Noise | None
-    key: tuple[Any, ...]
-    per_layer: int
+    stack: Stack
+
+    @cached_property
+    def states(self) -> Mapping[str, Array]:
+        """Every state by name, such as ``"h_l0"``, each (T + 1, B, H); none of a trace with ``checkpoint``.
+
+        Entry 0 is the initial state and entry t + 1 the state after step t; for a backward direction
+        (``"h_l0_reverse"``) entry t is the state after step t, and the entry after the last step of a sequence its
+        initial state.
+        """
+        return _named(self.stack, self.records, [d.cell.states for d in self.stack.directions], Views.outer_states)
+
+    @cached_property
+    def gates(self) -> Mapping[str, Array]:
+        """Every stored gate activation by name, each (T, B, H); none of a trace with ``checkpoint``.
+
+        Empty for the Elman cell, whose activation is its state.
+        """
+        return _named(self.stack, self.records, [d.cell.stored for d in self.stack.directions], Views.outer_gates)
 
     @property
     def checkpoint(self) -> int:
@@ -96,7 +104,7 @@ class Trace:
         The forward direction's at the last valid step beside the backward direction's at the first, which ``output``
         has in different places. For a sequence of length 0 it is the initial state.
         """
-        return final_output(self.hn, self.per_layer)
+        return final_output(self.hn, self.stack.per_layer)
 
     def __repr__(self) -> str:
         shape = f"list of {self.batch.B}" if self.batch.listed else self.output.shape
@@ -122,16 +130,6 @@ def spacing(checkpoint: bool | int, T: int) -> int:
     if isinstance(checkpoint, bool | np.bool_):
         return max(1, math.isqrt(max(T - 1, 0)) + 1) if checkpoint else 0
     return size(checkpoint, "checkpoint")
-
-
-def named_states(stack: Stack, records: tuple[Record, ...]) -> Named:
-    """All states of all directions; none of a trace with checkpoints."""
-    return _named(stack, records, [d.cell.states for d in stack.directions], Views.outer_states)
-
-
-def named_gates(stack: Stack, records: tuple[Record, ...]) -> Named:
-    """All stored gates of all directions; none of a trace with checkpoints."""
-    return _named(stack, records, [d.cell.stored for d in stack.directions], Views.outer_gates)
 
 
 def _named(
