@@ -43,12 +43,12 @@ class _Long:
 
     def gradient(self, checkpoint: bool, steps: int | None = None) -> Any:
         """The gradients of ``|hn|^2 / 2``."""
-        trace = self.layer.trace(self.x[:steps], checkpoint=checkpoint)
+        trace = self.layer.trace(self.x[:steps], checkpoint=checkpoint, keep_output=not checkpoint)
         return self.layer.backward(trace, None, trace.hn, need_x=False)
 
 
 class Checkpoint(_Long):
-    """With every state kept, and with those before every sqrt(T) steps."""
+    """With every state kept, and with those before every so many steps, of which the last alone is asked for."""
 
     params: ClassVar = (CELLS, DTYPES, LENGTHS, (False, True))
     param_names = ("cell", "dtype", "T", "checkpoint")

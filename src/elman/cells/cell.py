@@ -44,8 +44,8 @@ The contract:
 4. ``backward`` is linear in ``d_state`` and ``dY``; K vectors share a row's states. It leaves the gradient of the
    state at t0.
 5. Lanes from H to Hp hold finite numbers, and zero in ``delta``, ``d_state`` and tangents: no loop has a remainder.
-6. Sums are ``product`` or ``two_products`` of :mod:`elman.kernels.tile`, so that no bit depends on the batch, the window
-   or the slab. With at most ``FEW`` rows, every other step takes its columns from the other end.
+6. Sums are ``product`` or ``two_products`` of :mod:`elman.kernels.tile`, so that no bit depends on the batch, the
+   window or the slab. With at most ``FEW`` rows, every other step takes its columns from the other end.
 7. :func:`elman.testing.check_cell` passes.
 """
 

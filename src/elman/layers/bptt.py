@@ -32,6 +32,12 @@ WINDOW_FLOPS = 50 * parallel.SPLIT_FLOPS
 """Operations below which the sweep of a window is not worth another hand-over to the threads."""
 
 
+def cached_steps(d: Direction, B: int) -> int:
+    """Steps of B rows whose states, gates and gradients take :data:`WINDOW_BYTES`."""
+    row = (d.s_rs * d.stretch + d.g_rs + d.d_rs + d.D) * d.dtype.itemsize
+    return WINDOW_BYTES // (row * max(B, 1))
+
+
 class Descent:
     """The way back through a record.
 
@@ -98,10 +104,9 @@ class Descent:
 
     def _steps(self) -> int:
         d, B = self.d, self.record.schedule.B
-        row = (d.s_rs * d.stretch + d.g_rs + d.d_rs + d.D) * d.dtype.itemsize
         flops = 2.0 * d.n_gates * d.H * (2 * d.R + d.D)
         least = WINDOW_FLOPS if parallel.get_num_threads() > 1 else 0
-        return max(1, WINDOW_BYTES // (row * B), WINDOW_ROWS // B, int(least / (flops * B)))
+        return max(1, cached_steps(d, B), WINDOW_ROWS // B, int(least / (flops * B)))
 
     def _sweep(self, window: Record, P_back: Array) -> Array:
         d, schedule = self.d, window.schedule

@@ -18,6 +18,7 @@ CHUNK = 1 << 16
 
 
 class _Snapshot(NamedTuple):
+    size: int
     chunks: list[bytes]
     made: Any
 
@@ -26,9 +27,11 @@ def _chunks(theta: NDArray[Any]) -> list[bytes]:
     return [theta[i : i + CHUNK].tobytes() for i in range(0, theta.size, CHUNK)]
 
 
-def _unchanged(chunks: list[bytes], theta: NDArray[Any]) -> bool:
+def _unchanged(snapshot: _Snapshot, theta: NDArray[Any]) -> bool:
+    if theta.size != snapshot.size:
+        return False
     start = 0
-    for chunk in chunks:
+    for chunk in snapshot.chunks:
         if theta[start : start + CHUNK].tobytes() != chunk:
             return False
         start += CHUNK
@@ -44,10 +47,10 @@ class Kept(Generic[Made]):
     def get(self, theta: NDArray[Any], make: Callable[[], Made]) -> Made:
         """What ``make`` made when it was last called, or, if ``theta`` has changed since, what it makes now."""
         snapshot = self._snapshot
-        if snapshot is None or not _unchanged(snapshot.chunks, theta):
+        if snapshot is None or not _unchanged(snapshot, theta):
             chunks = _chunks(theta)
             # one assignment, so that threads see an old pair or a new one
-            self._snapshot = snapshot = _Snapshot(chunks, make())
+            self._snapshot = snapshot = _Snapshot(theta.size, chunks, make())
         made: Made = snapshot.made
         return made
 

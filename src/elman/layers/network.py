@@ -180,15 +180,14 @@ class Network(Parameterised):
         """Run the network and keep what :meth:`backward` needs; arguments and errors as for :meth:`RNN.trace`."""
         self._check_parts()
         trace = self.layer.trace(
-            x, state, lengths=lengths, reset=reset, training=training, rng=rng, checkpoint=checkpoint, buffers=buffers
+            x, state, lengths=lengths, reset=reset, training=training, rng=rng, checkpoint=checkpoint,
+            keep_output=self.at == "steps" or not checkpoint, buffers=buffers,
         )  # fmt: skip
         batch, Q = trace.batch, self.readout.output_size
         rows = self.readout.rows_forward(self._hidden(trace), buffers)
         if self.at == "end":
-            output = rows[-1].view(Q)
-            return NetworkTrace(
-                output[0] if batch.single else output, trace.hn, trace, rows, self.readout.layout, self.at
-            )
+            output = rows[-1].view(Q)[0] if batch.single else rows[-1].view(Q)
+            return NetworkTrace(output, trace.hn, trace, rows, self.readout.layout, self.at)
         output = rows[-1].view(Q).reshape(batch.T, batch.B, Q)
         if batch.lengths is not None:
             output[~batch.valid] = 0

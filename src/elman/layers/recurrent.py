@@ -13,6 +13,7 @@ from ..errors import ArgumentError, DTypeError
 from ..validation import flag, real_dtype, size
 from .affine import Rows
 from .batch import Batch
+from .bptt import cached_steps
 from .buffers import Buffers, Fresh, scratch
 from .direction import Direction, Panels
 from .dynamics import Dynamics
@@ -194,7 +195,8 @@ class Recurrent(Dynamics):
 
     def trace(
         self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
-        training: bool | None = None, rng: Any = None, checkpoint: bool | int = False, buffers: Buffers = FRESH,
+        training: bool | None = None, rng: Any = None, checkpoint: bool | int = False, keep_output: bool = True,
+        buffers: Buffers = FRESH,
     ) -> Trace:  # fmt: skip
         """Run the layer and keep what :meth:`backward` needs.
 
@@ -207,10 +209,14 @@ class Recurrent(Dynamics):
         rng : None, int or numpy.random.Generator
             Source of what is drawn.
         checkpoint : bool or int, default False
-            Keep, besides the output, only the state before every so many steps (True: the square root of T), and let
-            the backward pass make the others again, window by window. The gradients are the same to the bit; the
-            memory for states and gates falls from T steps to about ``T / checkpoint + checkpoint``, for one more
-            forward pass (Chen et al., arXiv:1604.06174). ``states`` and ``gates`` of the trace are then empty.
+            Keep, besides the output, only the state before every so many steps, and let the backward pass make the
+            others again, window by window. The gradients are the same to the bit; the memory for states and gates
+            falls from T steps to about ``T / checkpoint + checkpoint``, for one more forward pass (Chen et al.,
+            arXiv:1604.06174). True takes the square root of T, or what the caches hold where that is more. ``states``
+            and ``gates`` of the trace are then empty.
+        keep_output : bool, default True
+            False, with a checkpoint, where only the final states count: then not even the output of every step of the
+            last layer is kept, ``trace.output`` is None, and so must be the ``d_output`` of :meth:`backward`.
         buffers : Buffers, optional
             Memory to use again: the trace is then overwritten by the next one made with the same buffers.
 
@@ -221,8 +227,8 @@ class Recurrent(Dynamics):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for calling the layer; ArgumentError if ``training`` has to be said and was not, or for a checkpoint
-            below 1.
+            As for calling the layer; ArgumentError if ``training`` has to be said and was not, for a checkpoint below
+            1, or for an output that is not kept without a checkpoint.
         """
         training = choose(self.regularizer, training, rng)
         batch = self.batch(x, lengths, reset)
@@ -233,15 +239,21 @@ class Recurrent(Dynamics):
             noise = self.regularizer.draw(
                 rng, self.num_layers, stack.per_layer, batch.T * batch.B, d.R, d.H, self.dtype
             )  # fmt: skip
-        every = spacing(checkpoint, batch.T)
-        done = stack.forward(self.params, batch, self._state(h0, batch), True, noise, buffers, buffers, every)
-        records = done.records
-        view = done.output.view(self.output_size).reshape(batch.T, batch.B, self.output_size)
-        view.flags.writeable = False
-        final = self._final(records)
-        return Trace(
-            batch.outward(view), self.states.outward(final, batch.single), records, batch, done.output, noise, stack,
+        every = spacing(checkpoint, batch.T, min(cached_steps(d, batch.B) for d in stack.directions))
+        if not (flag(keep_output, "keep_output") or every):
+            raise ArgumentError(
+                "keep_output must be True without a checkpoint: the states that are kept are the output"
+            )
+        done = stack.forward(
+            self.params, batch, self._state(h0, batch), True, noise, buffers, buffers, every, keep_output=keep_output
         )  # fmt: skip
+        output = None
+        if keep_output:
+            output = done.output.view(self.output_size).reshape(batch.T, batch.B, self.output_size)
+            output.flags.writeable = False
+            output = batch.outward(output)
+        final = self.states.outward(self._final(done.records), batch.single)
+        return Trace(output, final, done.records, batch, done.output, noise, stack)
 
     def backward(
         self, trace: Trace, d_output: Any = None, d_hn: State | None = None, *, need_x: bool = True,
@@ -281,6 +293,8 @@ class Recurrent(Dynamics):
         """``dL/d output`` in the kernels' order, checked; None for zero."""
         if d_output is None:
             return None
+        if trace.output is None:
+            raise ArgumentError("d_output must be left out: the trace was made with keep_output=False")
         inward = trace.batch.inward(d_output, "d_output", self.output_size, self.dtype)
         return Rows(inward.reshape(-1), self.output_size, trace.rows.n)
 

@@ -74,7 +74,7 @@ class Stack:
 
     def forward(
         self, params: Weights, batch: Batch, state: Array | None, keep: bool, noise: Noise | None, buffers: Buffers,
-        top: Buffers | None, checkpoint: int = 0, panels: list[Panels] | None = None,
+        top: Buffers | None, checkpoint: int = 0, panels: list[Panels] | None = None, keep_output: bool = True,
     ) -> Pass:  # fmt: skip
         """Run all layers.
 
@@ -89,14 +89,16 @@ class Stack:
             Steps between the states that are kept; 0 for all.
         panels : list of Panels, optional
             The weights of each direction, if they are packed already.
+        keep_output : bool
+            False, with a checkpoint, for no output of the last layer.
         """
-        rows, records = batch.rows, []
+        rows, records, last = batch.rows, [], len(self.layers) - 1
         for i, layer in enumerate(self.layers):
-            memory = top if i == len(self.layers) - 1 else buffers
+            memory = top if i == last else buffers
             # the states of a single direction that are kept anyway are its output
             own = keep and not checkpoint and len(layer) == 1 and layer[0].stretch == 1
             own = own and batch.schedule(layer[0].reverse).outer is None
-            out = None if own else self._output(batch, layer, i, memory)
+            out = None if own or (i == last and not keep_output) else self._output(batch, layer, i, memory)
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
                 schedule, kept = batch.schedule(d.reverse), None
@@ -110,6 +112,8 @@ class Stack:
                 records.append(
                     d.forward(weights, packed, schedule, rows, start, keep, columns, buffers, kept, checkpoint)
                 )
+            if out is None and not own:
+                return Pass(tuple(records), Rows(layer[0].nothing, 0, 0))
             first, r = layer[0], records[-1]
             rows = out or Rows(r.states[r.schedule.B * first.s_rs :], first.s_rs, r.schedule.T * r.schedule.B)
             factor = None if noise is None else noise.between[i]

@@ -60,8 +60,8 @@ class Trace:
 
     Attributes
     ----------
-    output : ndarray or list of ndarray
-        The output, shaped as by calling the layer.
+    output : ndarray or list of ndarray, or None
+        The output, shaped as by calling the layer; None if it was not to be kept.
     hn : ndarray or tuple of ndarray
         The final state, shaped as by calling the layer.
     """
@@ -107,7 +107,7 @@ class Trace:
         return final_output(self.hn, self.stack.per_layer)
 
     def __repr__(self) -> str:
-        shape = f"list of {self.batch.B}" if self.batch.listed else self.output.shape
+        shape = None if self.output is None else f"list of {self.batch.B}" if self.batch.listed else self.output.shape
         kept = f"checkpoint={self.checkpoint}" if self.checkpoint else f"states {', '.join(self.states)}"
         return f"Trace(output {shape}, {kept})"
 
@@ -119,8 +119,15 @@ def final_output(hn: Any, per_layer: int) -> Array:
     return joined
 
 
-def spacing(checkpoint: bool | int, T: int) -> int:
+def spacing(checkpoint: bool | int, T: int, cached: int = 0) -> int:
     """Steps between the states that a trace of T steps keeps; 0 for all of them.
+
+    Parameters
+    ----------
+    checkpoint : bool or int
+        As the user gave it. True is the square root of T, or ``cached`` where that is more.
+    cached : int
+        Steps that stay in the caches: fewer would save no memory worth the cost of their windows.
 
     Raises
     ------
@@ -128,7 +135,7 @@ def spacing(checkpoint: bool | int, T: int) -> int:
         If it is neither a truth value nor an integer of at least 1.
     """
     if isinstance(checkpoint, bool | np.bool_):
-        return max(1, math.isqrt(max(T - 1, 0)) + 1) if checkpoint else 0
+        return max(1, math.isqrt(max(T - 1, 0)) + 1, min(cached, T)) if checkpoint else 0
     return size(checkpoint, "checkpoint")
 
 
