@@ -277,13 +277,43 @@ def test_memory_of_a_long_sequence(kind, layers, share):
         trace = layer.trace(x, checkpoint=checkpoint)
         layer.backward(trace, None, trace.hn, need_x=False)
 
-    run(True)  # compile
-    whole, few = peak(lambda: run(False)), peak(lambda: run(True))
+    run(141)  # compile
+    whole, few = peak(lambda: run(False)), peak(lambda: run(141))
     assert few < share * whole
     d = layer.stack.directions[0]
     kept = layers * T * (d.s_rs + d.g_rs) * 4
     assert whole - few > 0.6 * (kept - layers * T * H * 4)  # all states and gates but each layer's output
     assert peak(lambda: run(T)) > 0.9 * whole / layers  # one window holds all of a direction at once
+
+
+def test_without_the_output_memory_does_not_grow_with_the_sequence():
+    rng = np.random.default_rng(0)
+    layer, x = make("LSTM", rng, H=32, dtype="float32"), rng.standard_normal((40_000, 1, 3)).astype("float32")
+
+    def run(T, **options):
+        trace = layer.trace(x[:T], checkpoint=True, **options)
+        return trace, layer.backward(trace, None, trace.hn, need_x=False)
+
+    run(100)
+    long, short = (peak(lambda T=T: run(T, keep_output=False)) for T in (40_000, 20_000))
+    # what is left: a number for the norm of each state and its square, and one of the states before each window
+    assert long - short < 20_000 * 100
+    with_output, without = run(5000), run(5000, keep_output=False)
+    assert without[0].output is None
+    assert np.array_equal(with_output[1].theta, without[1].theta)
+    with pytest.raises(ArgumentError, match="keep_output=False"):
+        layer.backward(without[0], np.ones((5000, 1, 32)))
+    with pytest.raises(ArgumentError, match="keep_output must be True without a checkpoint"):
+        layer.trace(x[:9], keep_output=False)
+
+
+def test_true_is_the_square_root_or_what_the_caches_hold():
+    assert spacing(True, 100_000, 50) == 317
+    assert spacing(True, 100_000, 2000) == 2000
+    assert spacing(True, 300, 2000) == 300
+    assert spacing(True, 0, 2000) == 1
+    assert spacing(7, 100, 2000) == 7
+    assert spacing(False, 100, 2000) == 0
 
 
 def trained(checkpoint, layer=elman.LSTM, dtype="float64", readout="steps", every=1, **options):
@@ -325,8 +355,8 @@ def test_fit_takes_less_memory_validation_included():
         net = elman.Network(elman.LSTM(1, 32, dtype="float32", rng=0), elman.Readout(32, 1, dtype="float32", rng=1))
         elman.fit(net, x[:steps], y, validation=(x[:steps], y), epochs=1, checkpoint=checkpoint, progress=False)
 
-    run(True, 10)
-    assert peak(lambda: run(True)) < 0.5 * peak(lambda: run(False))
+    run(141, 10)
+    assert peak(lambda: run(141)) < 0.5 * peak(lambda: run(False))
 
 
 class Mean:
