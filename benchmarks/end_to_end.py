@@ -33,6 +33,7 @@ from benchmarks.end_to_end_curves import SMOOTHED, Agreement, Curve, agreement
 from benchmarks.end_to_end_problems import PROBLEMS, QUICK, SETTINGS, Problem, Settings, make_problem
 from benchmarks.end_to_end_workers import Ready, Stint, serve
 from benchmarks.report import markdown_table, processor, publish, significant, spread
+from benchmarks.workers import cores
 
 PACKAGES = ("elman", "torch")
 CHECKED = 100
@@ -252,8 +253,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write all curves to this file")
     parser.add_argument("--plot", type=Path, help="draw the losses over time into this file")
     options = parser.parse_args(argv)
-    if options.threads < 1:
-        parser.error(f"--threads must be at least 1, got {options.threads}")
+    if not 1 <= options.threads <= len(cores()):
+        parser.error(f"--threads must be from 1 to the {len(cores())} cores there are, got {options.threads}")
     return options
 
 

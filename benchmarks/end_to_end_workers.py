@@ -6,7 +6,6 @@ process's turn, and so decides in one place what is timed.
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -19,6 +18,7 @@ import numpy as np
 from .cases import Array
 from .end_to_end_curves import held_out_score
 from .end_to_end_problems import Problem
+from .workers import confine
 
 
 class Ready(NamedTuple):
@@ -200,11 +200,10 @@ def warm_up(side: Side, problem: Problem) -> float:
 def serve(connection: Connection, package: str, threads: int) -> None:
     """Train problem after problem that comes over the connection, until None does; a failure is sent as its traceback.
 
-    The process keeps to the first ``threads`` of the cores that it may use.
+    The process keeps to as many cores as it has threads.
     """
     try:
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+        confine(threads)
         side = SIDES[package](threads)
         while (problem := connection.recv()) is not None:
             first = warm_up(side, problem)

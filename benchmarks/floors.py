@@ -33,7 +33,7 @@ from elman.layers.layout import Layout
 # run as a script, the folder above is not on the path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.cases import CELLS, DTYPES, SHAPES, Case, Shape, flops, make_case
+from benchmarks.cases import CELLS, DTYPES, GATES, SHAPES, Case, Shape, flops, make_case
 from benchmarks.microkernel import fastest, peak
 from benchmarks.report import markdown_table, processor, publish, significant
 
@@ -184,8 +184,7 @@ def rows(
     """Two lines of the table: forward, and forward + backward."""
     T, B, D, H = shape
     size = np.dtype(dtype).itemsize
-    gates = {"RNN": 1, "LSTM": 4, "GRU": 3}[cell]
-    panels = gates * padded(H, size) * (D + H) * size
+    panels = GATES[cell] * padded(H, size) * (D + H) * size
     weights = read_seconds(panels) if B < FEW_ROWS and panels > CACHE else 0.0
     lines = []
     for name, call in calls(make_case(shape, dtype, cell)).items():

@@ -1,6 +1,7 @@
 """Long sequences: the memory that checkpoints save, and what they cost.
 
-``ELMAN_BENCHMARK_STEPS`` in the environment leaves out sequences that are longer than so many steps.
+``ELMAN_BENCHMARK_STEPS`` in the environment leaves out sequences that are longer than so many steps, but for the
+shortest.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from elman.layers.affine import ALONE, panels_of
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.cases import DTYPES, Array
-from benchmarks.report import markdown_table, processor
+from benchmarks.report import markdown_table, processor, publish
 
 SHAPES = (
     *((16, n, n) for n in (20, 64, 100, 128)),
@@ -171,15 +171,24 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="GF/s of the tiled product over this machine's peak, on one core")
     parser.add_argument("--quick", action="store_true", help="short rounds: to see that it runs")
-    seconds = 0.002 if parser.parse_args().quick else 0.03
+    parser.add_argument("--output", type=Path, help="write the text to this file, or to its place there, too")
+    options = parser.parse_args()
+    seconds = 0.002 if options.quick else 0.03
     if numba.config.DISABLE_JIT:
         raise SystemExit("NUMBA_DISABLE_JIT is set: there is no compiled code to measure; unset it")
     peaks = {dtype: peak(dtype, seconds) for dtype in DTYPES}
-    print(f"{processor()}; vectors of {HOST.vector_bytes} bytes, tile 4 x {HOST.columns}; numba {numba.__version__}")
-    print("Peak of one core: " + ", ".join(f"{rate / 1e9:.1f} GF/s {dtype}" for dtype, rate in peaks.items()))
-    print("GF/s (share of the peak)\n")
+    rates = ", ".join(f"{rate / 1e9:.1f} GF/s {dtype}" for dtype, rate in peaks.items())
     header = ["N x K x J", *(f"{kernel} {dtype}" for kernel in ("affine", "accumulate") for dtype in DTYPES)]
-    print(markdown_table(header, (row(shape, peaks, seconds) for shape in SHAPES)))
+    lines = [
+        f"- {processor()}; vectors of {HOST.vector_bytes} bytes, tile 4 x {HOST.columns}; numba {numba.__version__}",
+        f"- peak of one core: {rates}; in the table GF/s (share of the peak)",
+        "",
+        markdown_table(header, (row(shape, peaks, seconds) for shape in SHAPES)),
+    ]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.output:
+        publish(text, options.output, "microkernel.py")
 
 
 if __name__ == "__main__":

@@ -98,6 +98,7 @@ def names():
         ("speed", {"recurrent.Forward.time_layer", "recurrent.ForwardBackward.time_layer", "recurrent.Step.time_step"}),
         ("lengths", {"recurrent.Ragged.track_forward", "recurrent.Ragged.track_forward_backward"}),
         ("memory", {"recurrent.Memory.track_trace", "recurrent.Memory.track_forward_backward"}),
+        ("long sequences", {"long_sequences.Checkpoint.track_memory", "long_sequences.CheckpointCost.track_ratio"}),
         ("small networks", {"recurrent.Call.time_forward", "recurrent.Call.time_forward_backward"}),
         ("packing", {"recurrent.Call.time_forward_after_a_change", "recurrent.Call.time_stepper"}),
         ("training", {"training.Epoch.time_fit"}),

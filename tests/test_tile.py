@@ -220,6 +220,15 @@ def test_every_number_of_vectors_and_few_rows(V, dtype):
         assert_sevens_elsewhere(C, value)
 
 
+@pytest.mark.parametrize(("N", "V"), [(3, -2), (1, -1), (-1, 2), (0, 0)])
+def test_fewer_than_no_rows_or_vectors_leave_everything_alone(N, V, dtype):
+    """A share of the columns may end before it begins: where x or h enters none of its blocks."""
+    n = lanes_of(dtype.itemsize)
+    A, P, C = (np.full(40 * n, value, dtype) for value in (1, 1, 7))
+    product(N, V, C, 0, 0, n, (2, A, 0, 2, 1, P, 0, 2 * n, n), C, 0, 4 * n)
+    assert (C == 7).all()
+
+
 def test_product_may_add_to_what_is_there(dtype):
     n = lanes_of(dtype.itemsize)
     rng = np.random.default_rng(4)

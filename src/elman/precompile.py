@@ -74,9 +74,10 @@ class WarmupTimes:
 def warmup(cells: str | Iterable[str] | None = None, dtypes: Any = None, *, progress: bool = False) -> WarmupTimes:
     """Compile what the first calls of layers need, or load it from the cache on disk.
 
-    For each cell and dtype, a small network is called, traced, streamed, trained by :func:`elman.fit` and diagnosed at
-    every level, with sequences of one length and of several. Whatever these compile is compiled afterwards: in this
-    process, and in later ones as long as numba, the processor and this package stay the same.
+    For each cell and dtype, a small network is called, traced, streamed, trained by :func:`elman.fit` and diagnosed
+    from its gradients and from a forward run, with sequences of one length and of several. Whatever these compile is
+    compiled afterwards: in this process, and in later ones as long as numba, the processor and this package stay the
+    same.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def warmup(cells: str | Iterable[str] | None = None, dtypes: Any = None, *, prog
 
     Notes
     -----
-    Not included: a perceptron as readout, zoneout, a projected LSTM and a GRU that resets before the product, each of
-    which has kernels of its own.
+    Not included: a perceptron as readout, zoneout, a projected LSTM, a GRU that resets before the product, and two
+    directions with sequences of several lengths, each of which has kernels of its own.
 
     Examples
     --------

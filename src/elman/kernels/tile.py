@@ -113,6 +113,8 @@ def _view(a: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...])
 
 def _array_products(down, N, V, init, ioff, i_rs, i_vs, *rest):
     """NumPy twin of both, for runs without the JIT."""
+    if N <= 0 or V <= 0:
+        return
     *factors, C, coff, c_rs = rest
     width = lanes_of(C.itemsize)
     out = _view(init, ioff, (N, V, width), (i_rs, i_vs, 1)).copy()
@@ -134,7 +136,7 @@ down : int
     Not 0 to begin with the last columns: what a step before read last of large weights is still in the caches. No bit
     depends on it.
 N, V, K : int
-    Rows, vectors of columns, terms. Any may be 0.
+    Rows, vectors of columns, terms. Any may be 0, or less: nothing is done then, or the sums are their start values.
 init : flat array
     Start values at ``ioff + n * i_rs + v * i_vs``: a bias (``i_rs = 0``), C itself (to add on), or one vector of
     zeros (both strides 0).
@@ -172,7 +174,7 @@ def affine(A, a_rs, P, K, V, bias, C, c_rs, n0, n1):
     product(o, n1 - n0, V, bias, o, o, VL, K, A, n0 * a_rs, a_rs, i, P, o, K * VL, VL, C, n0 * c_rs, c_rs)
 
 
-ROWS = 128
+BLOCK = 128
 """Rows of delta added up before the next columns: what one pass reads of them stays in the first-level cache."""
 
 
@@ -194,8 +196,8 @@ def accumulate(A, a_rs, M, delta, d_rs, r0, r1, v0, v1, C, coff, c_rs):
     VL = lanes(C)
     o, i = integer(0), integer(1)
     to = coff + v0 * VL
-    for after in range(r1, r0, -ROWS):
-        n, r = (ROWS if after - r0 > ROWS else after - r0), after - 1
+    for after in range(r1, r0, -BLOCK):
+        n, r = (BLOCK if after - r0 > BLOCK else after - r0), after - 1
         product(
             o, M, v1 - v0, C, to, c_rs, VL, n, A, r * a_rs, i, -a_rs, delta, r * d_rs + v0 * VL, VL, -d_rs, C, to, c_rs
         )  # fmt: skip

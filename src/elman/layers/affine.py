@@ -15,6 +15,8 @@ from .buffers import Buffers, scratch
 
 Array = NDArray[Any]
 ROWS = 4
+"""Rows that a tile takes together; a slab is a multiple of it."""
+
 ALONE = np.zeros(1, np.intp)
 """The order of gates of a matrix that has one."""
 

@@ -24,7 +24,7 @@ from .views import Record
 
 Array = NDArray[Any]
 
-WINDOW_BYTES, WINDOW_ROWS = 1 << 22, 4 * tile.ROWS
+WINDOW_BYTES, WINDOW_ROWS = 1 << 22, 4 * tile.BLOCK
 """What a window's states, gates and gradients may take, about what the caches hold; and rows that it has at least,
 since each window reads and writes all the sums of weight gradients."""
 
@@ -73,8 +73,8 @@ class Descent:
             d.state_view(self.rows, B)[record.schedule.final] = d_state
         self.squares = np.empty(record.schedule.T * B * d.n_states)
 
-    def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Array]]:
-        """Sweep back; yield each window and the gradients of its pre-activations, the last window first.
+    def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Rows]]:
+        """Sweep back; yield each window and the gradients of its pre-activations, valid rows only, the last one first.
 
         Parameters
         ----------
@@ -108,13 +108,13 @@ class Descent:
         least = WINDOW_FLOPS if parallel.get_num_threads() > 1 else 0
         return max(1, cached_steps(d, B), WINDOW_ROWS // B, int(least / (flops * B)))
 
-    def _sweep(self, window: Record, P_back: Array) -> Array:
+    def _sweep(self, window: Record, P_back: Array) -> Rows:
         d, schedule = self.d, window.schedule
         dY, y_rs = self._output_gradient(window)
         delta = scratch().take("delta", schedule.T * schedule.B * d.d_rs, d.dtype)
         squares = self.squares[schedule.first * schedule.B * d.n_states :]
         d.sweep(window, dY, y_rs, P_back, delta, self.rows, squares, 1, True, 0, schedule.T)
-        return delta
+        return schedule.compact(Rows(delta, d.d_rs, schedule.T * schedule.B), d.d_rs, "delta")
 
     def _output_gradient(self, window: Record) -> tuple[Array, int]:
         """``dL/d output`` in kernel order, and how far apart its rows are."""
@@ -139,24 +139,22 @@ class WeightSums:
         self.flat = scratch().take("dW", self.height * d.d_rs, d.dtype)
         self.flat[:] = 0
 
-    def add(self, window: Record, delta: Array) -> None:
-        """Add a window's valid rows."""
+    def add(self, window: Record, delta: Rows) -> None:
+        """Add a window's valid rows, of which ``delta`` are the gradients."""
         d, schedule = self.d, window.schedule
-        n, rows = schedule.n_valid, schedule.T * schedule.B
+        rows = schedule.T * schedule.B
         U = d.Hp // lanes_of(d.dtype.itemsize)
-        x = schedule.compact(window.x, d.D)
-        states, gates, pre = (
-            schedule.compact(Rows(flat, stride, rows), stride)
-            for flat, stride in ((d.read(window), d.s_rs), (window.gates, d.g_rs), (delta, d.d_rs))
-        )
+        x = schedule.compact(window.x, d.D, "x")
+        states = schedule.compact(Rows(d.read(window), d.s_rs, rows), d.s_rs, "states")
+        gates = schedule.compact(Rows(window.gates, d.g_rs, rows), d.g_rs, "gates")
 
         def work(v0: int, v1: int) -> None:
             d.cell.gradients(
-                x.flat, x.stride, states.flat, d.s_rs, gates.flat, d.g_rs, pre.flat, d.d_rs, d.one, d.D, d.H, d.R,
-                d.n_gates * U, d.h_first * U, 0, n, v0, v1, self.flat, d.d_rs,
+                x.flat, x.stride, states.flat, d.s_rs, gates.flat, d.g_rs, delta.flat, d.d_rs, d.one, d.D, d.H, d.R,
+                d.n_gates * U, d.h_first * U, 0, delta.n, v0, v1, self.flat, d.d_rs,
             )  # fmt: skip
 
-        flops = 2.0 * n * (d.D + d.R) * d.H * d.n_gates
+        flops = 2.0 * delta.n * (d.D + d.R) * d.H * d.n_gates
         parallel.run(work, parallel.slabs(d.vectors, COLUMNS, flops))
 
     def recurrent_norm(self) -> float:
@@ -219,11 +217,10 @@ def weight_norms(
     return norms
 
 
-def _input_gradient(d: Direction, P: Any, window: Record, delta: Array, out: Array, add: bool) -> None:
+def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows, out: Array, add: bool) -> None:
     """Write a window's ``dL/dx``, or add it to what stands there."""
     schedule, D = window.schedule, d.D
-    rows = schedule.compact(Rows(delta, d.d_rs, schedule.T * schedule.B), d.d_rs)
-    made = d.input_rows(P, rows.flat, schedule.n_valid)
+    made = d.input_rows(P, delta.flat, delta.n)
     if schedule.outer is None:
         to = out[schedule.first * schedule.B :][: made.n]
         to[...] = made.view(D) + to if add else made.view(D)

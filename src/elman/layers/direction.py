@@ -11,15 +11,12 @@ from numpy.typing import NDArray
 from ..errors import NonFiniteError
 from ..kernels import parallel, tile
 from ..kernels.vector import lanes_of
-from .affine import Rows
+from .affine import ROWS, Rows
 from .buffers import Buffers, scratch
 from .schedule import Schedule
 from .views import Record, Views
 
 Array = NDArray[Any]
-ROWS = 4
-"""Batch rows that a tile takes together; a slab is a multiple of it."""
-
 PROJECT_BYTES = 1 << 16
 """Size of W_ih from which it pays to project the inputs of several steps together: twice a first-level cache."""
 
@@ -101,27 +98,24 @@ class Direction(Views):
         self.start(params, schedule, state, states[: B * self.s_rs])
         rows = x if schedule.outer is None else self._input(schedule, x, buffers)
         record = Record(schedule, rows, states, gates, slots, state is not None, kept, checkpoint)
-        if not T * B:
-            return record
-        if not checkpoint:
+        if checkpoint and B:
+            for t0 in range(0, T, checkpoint):
+                self._carry(params, record, t0, panels, out)
+        elif T * B:
             self._run(params, record, panels, out)
-        for t0 in range(0, T, checkpoint) if checkpoint else ():
-            self._carry(params, record, t0, panels, out)
         return record
 
     def again(
         self, params: Mapping[str, Array], record: Record, t0: int, panels: Panels, out: Rows | None = None
     ) -> Record:
         """The window of a checkpointed pass that begins at step t0, with all states and gates, in scratch memory."""
-        schedule = record.schedule.window(t0, min(t0 + record.checkpoint, record.schedule.T))
-        T, B, size = schedule.T, schedule.B, record.schedule.B * self.s_rs
+        window = self.window(record, t0, min(t0 + record.checkpoint, record.schedule.T))
+        T, size = window.schedule.T, record.schedule.B * self.s_rs
         slots, begins = self.stretch * T + 1, t0 // record.checkpoint * size
         states = scratch().take("window_states", slots * size, self.dtype)
-        gates = scratch().take("window_gates", T * B * self.g_rs, self.dtype)
+        gates = scratch().take("window_gates", T * record.schedule.B * self.g_rs, self.dtype)
         states[:size] = record.states[begins : begins + size]
-        x = Rows(record.x.flat[t0 * B * record.x.stride :], record.x.stride, T * B)
-        kept = None if record.kept is None else record.kept[t0 * B : (t0 + T) * B]
-        window = Record(schedule, x, states, gates, slots, record.given, kept)
+        window = window._replace(states=states, gates=gates, slots=slots, checkpoint=0)
         self._run(params, window, panels, out)
         return window
 
@@ -141,12 +135,13 @@ class Direction(Views):
         if out is not None and schedule.outer is not None:
             rows, o_rs = scratch().take("out", schedule.T * schedule.B * self.R, self.dtype), self.R
         steps = self._projected_steps(schedule)
-        if not steps:
+        if steps:
+            for t0 in range(0, schedule.T, steps):
+                t1 = min(t0 + steps, schedule.T)
+                init = self._projected(record.x, t0 * schedule.B, t1 * schedule.B, panels)
+                self._run_window(params, record, panels, init, len(panels.bias), 0, rows, o_rs, t0, t1)
+        else:
             self._run_window(params, record, panels, panels.bias, 0, self.D, rows, o_rs, 0, schedule.T)
-        for t0 in range(0, schedule.T, steps) if steps else ():
-            t1 = min(t0 + steps, schedule.T)
-            init = self._projected(record.x, t0 * schedule.B, t1 * schedule.B, panels)
-            self._run_window(params, record, panels, init, len(panels.bias), 0, rows, o_rs, t0, t1)
         if out is not None and schedule.outer is not None:
             schedule.scatter(Rows(rows, self.R, schedule.T * schedule.B), out, self.R)
 

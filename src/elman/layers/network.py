@@ -19,7 +19,7 @@ from .losses import Loss, get_loss
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
 from .states import State
-from .trace import Gradients, Trace, final_output
+from .trace import Gradients, Trace, final_output, spacing
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -181,7 +181,7 @@ class Network(Parameterised):
         self._check_parts()
         trace = self.layer.trace(
             x, state, lengths=lengths, reset=reset, training=training, rng=rng, checkpoint=checkpoint,
-            keep_output=self.at == "steps" or not checkpoint, buffers=buffers,
+            keep_output=self.at == "steps" or not spacing(checkpoint, 1), buffers=buffers,
         )  # fmt: skip
         batch, Q = trace.batch, self.readout.output_size
         rows = self.readout.rows_forward(self._hidden(trace), buffers)

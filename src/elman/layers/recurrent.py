@@ -242,7 +242,8 @@ class Recurrent(Dynamics):
         every = spacing(checkpoint, batch.T, min(cached_steps(d, batch.B) for d in stack.directions))
         if not (flag(keep_output, "keep_output") or every):
             raise ArgumentError(
-                "keep_output must be True without a checkpoint: the states that are kept are the output"
+                "keep_output must be True without a checkpoint, got False: the states that are kept are the output; "
+                "give checkpoint=True as well"
             )
         done = stack.forward(
             self.params, batch, self._state(h0, batch), True, noise, buffers, buffers, every, keep_output=keep_output

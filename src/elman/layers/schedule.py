@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..kernels import rows
 from .affine import Rows
+from .buffers import scratch
 
 Array = NDArray[Any]
 Index = NDArray[np.intp]
@@ -119,11 +120,11 @@ class Schedule:
         """Bring n numbers of each valid row in kernel order to the caller's. Not for equal orders."""
         rows.move(to.flat, to.stride, self.outer, source.flat, source.stride, self.inner, n)
 
-    def compact(self, source: Rows, n: int) -> Rows:
-        """The valid rows in kernel order, one after the other; as they are where all are valid."""
+    def compact(self, source: Rows, n: int, name: str) -> Rows:
+        """The valid rows in kernel order, one after the other, in scratch memory; as they are where all are valid."""
         if self.full:
             return source
-        flat = np.empty(self.n_valid * n, source.flat.dtype)
+        flat = scratch().take("compact_" + name, self.n_valid * n, source.flat.dtype)
         rows.move(flat, n, np.arange(self.n_valid), source.flat, source.stride, self.inner, n)
         return Rows(flat, n, self.n_valid)
 

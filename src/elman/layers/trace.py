@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..validation import size
+from ..errors import ArgumentError
 from .affine import Rows
 from .batch import Batch
 from .noise import Noise
@@ -134,9 +134,14 @@ def spacing(checkpoint: bool | int, T: int, cached: int = 0) -> int:
     ArgumentError
         If it is neither a truth value nor an integer of at least 1.
     """
-    if isinstance(checkpoint, bool | np.bool_):
+    truth = isinstance(checkpoint, bool | np.bool_)
+    if not truth and (not isinstance(checkpoint, int | np.integer) or checkpoint < 1):
+        raise ArgumentError(
+            f"checkpoint must be True, False (keep every state), or a number of steps of at least 1, got {checkpoint!r}"
+        )
+    if truth:
         return max(1, math.isqrt(max(T - 1, 0)) + 1, min(cached, T)) if checkpoint else 0
-    return size(checkpoint, "checkpoint")
+    return int(checkpoint)
 
 
 def _named(

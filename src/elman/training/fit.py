@@ -68,7 +68,7 @@ def fit(
         window. The state is carried from window to window, the gradient is not. Windows without a target only carry.
     checkpoint : bool or int, default False
         Keep the states of some steps only, and make the others again on the way back: less memory for long sequences,
-        the same bits. True keeps about the square root of all; see :meth:`RNN.trace`.
+        the same bits. True chooses the number; see :meth:`RNN.trace`.
     lengths : array_like of int, shape (N,), optional
         Valid steps of each sequence. The loss counts those alone, or the last of them; what x and y hold beyond is
         never read, and may be NaN. A sequence of length 0 has nothing to learn from.
