@@ -303,7 +303,7 @@ def test_a_window_gathers_scatters_and_compacts_its_own_rows(name):
             mine = [step * whole.outer_B + sequence for step, sequence in places.values()]
             assert np.array_equal(back[mine], caller[mine])
             assert (np.delete(back, mine, axis=0) == 5).all()
-        assert np.array_equal(window.compact(got, n).view(n)[: window.n_valid], expected[sorted(valid)])
+        assert np.array_equal(window.compact(got, n, "rows").view(n)[: window.n_valid], expected[sorted(valid)])
 
 
 def test_the_whole_is_its_own_window():

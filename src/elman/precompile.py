@@ -101,7 +101,7 @@ def warmup(cells: str | Iterable[str] | None = None, dtypes: Any = None, *, prog
 
     Notes
     -----
-    Not included: a perceptron as readout, zoneout, a projected LSTM, a GRU that resets before the product, and two
+    Not included: a perceptron as readout, a projected LSTM, a GRU that resets before the product, and two
     directions with sequences of several lengths, each of which has kernels of its own.
 
     Examples

@@ -41,6 +41,8 @@ def _tangent(m, n, r, z, n_h, h_before, a_x, a_r, a_z, a_n, v, *_):
 
 
 _forward_rows = elementwise(_step, 6, (5, 0, 1, 2))
+# where no gradient follows, the gates need not be stored
+_inference_rows = elementwise(_step, 6, (5, None, None, None))
 _delta_rows = elementwise(_delta, 10, (None, 6, 7, 8, 9, 5), "squares")
 _tangent_rows = elementwise(_tangent, 11, (10,), "squares")
 
@@ -91,10 +93,16 @@ def forward(
             n_h,
             g_rs,
         )
-        finite = _forward_rows(
-            gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
-            states, now, s_rs, states, new, s_rs, N, U,
-        )  # fmt: skip
+        if slots > 2:
+            finite = _forward_rows(
+                gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
+                states, now, s_rs, states, new, s_rs, N, U,
+            )  # fmt: skip
+        else:
+            finite = _inference_rows(
+                gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
+                states, now, s_rs, states, new, s_rs, N, U,
+            )  # fmt: skip
         if finite == 0:
             return t
         if out.size > 0:

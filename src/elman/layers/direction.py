@@ -91,7 +91,7 @@ class Direction(Views):
         if checkpoint:
             slots, steps = -(-T // checkpoint) + 1, 0
         else:
-            slots = self.stretch * T + 1 if keep or self.stretch > 1 else 2
+            slots = self.slots(T) if keep or self.stretch > 1 else 2
             steps = T if slots > 2 else 1
         states = buffers.take(self.states_name, slots * B * self.s_rs, self.dtype)
         gates = buffers.take(self.gates_name, steps * B * self.g_rs, self.dtype)
@@ -111,7 +111,7 @@ class Direction(Views):
         """The window of a checkpointed pass that begins at step t0, with all states and gates, in scratch memory."""
         window = self.window(record, t0, min(t0 + record.checkpoint, record.schedule.T))
         T, size = window.schedule.T, record.schedule.B * self.s_rs
-        slots, begins = self.stretch * T + 1, t0 // record.checkpoint * size
+        slots, begins = self.slots(T), t0 // record.checkpoint * size
         states = scratch().take("window_states", slots * size, self.dtype)
         gates = scratch().take("window_gates", T * record.schedule.B * self.g_rs, self.dtype)
         states[:size] = record.states[begins : begins + size]

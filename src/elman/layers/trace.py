@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError
 from .affine import Rows
 from .batch import Batch
 from .noise import Noise
@@ -131,12 +131,13 @@ def spacing(checkpoint: bool | int, T: int, cached: int = 0) -> int:
 
     Raises
     ------
-    ArgumentError
+    DTypeError, ArgumentError
         If it is neither a truth value nor an integer of at least 1.
     """
     truth = isinstance(checkpoint, bool | np.bool_)
-    if not truth and (not isinstance(checkpoint, int | np.integer) or checkpoint < 1):
-        raise ArgumentError(
+    number = isinstance(checkpoint, int | np.integer)
+    if not truth and not (number and checkpoint >= 1):
+        raise (ArgumentError if number else DTypeError)(
             f"checkpoint must be True, False (keep every state), or a number of steps of at least 1, got {checkpoint!r}"
         )
     if truth:

@@ -28,7 +28,7 @@ class Record(NamedTuple):
     gates : ndarray, flat
         ``T * B`` rows, empty for a cell that stores none.
     slots : int
-        ``T + 1``, or 2 where only the last state is wanted.
+        Room for ``T + 1`` of each row, or 2 where only the last state is wanted.
     given : bool
         Whether the caller gave the initial state.
     kept : ndarray or None
@@ -65,6 +65,10 @@ class Views(Layout):
     stretch = 1
     """State slots that a step takes."""
 
+    def slots(self, T: int) -> int:
+        """Slots of a pass that keeps all its states: more than the two with which a kernel keeps nothing."""
+        return max(3, self.stretch * T + 1)
+
     def last_state(self, record: Record) -> Array:
         """The final state (outer_B, n_states, H) of every sequence: a view where it can be."""
         final, schedule = record.schedule.final, record.schedule
@@ -85,7 +89,7 @@ class Views(Layout):
         kept = None if record.kept is None else record.kept[t0 * B : t1 * B]
         return Record(
             schedule, Rows(x.flat[t0 * B * x.stride :], x.stride, schedule.T * B), record.states[t0 * n * self.s_rs :],
-            record.gates[t0 * B * self.g_rs :], self.stretch * schedule.T + 1, record.given, kept,
+            record.gates[t0 * B * self.g_rs :], self.slots(schedule.T), record.given, kept,
         )  # fmt: skip
 
     def read(self, record: Record) -> Array:
