@@ -206,7 +206,9 @@ def test_trace_memory_is_that_of_states_and_gates(cell):
     trace = benchmark.track_trace(cell, "float64", shape)
     assert kept < trace < 1.3 * kept
     delta = cases.GATES[cell] * T * B * H * 8
-    assert trace + delta < benchmark.track_forward_backward(cell, "float64", shape) < trace + 2 * delta
+    # of the gradients of pre-activations, gated cells need one window at a time
+    most = trace + (2 if cell == "RNN" else 1) * delta
+    assert trace < benchmark.track_forward_backward(cell, "float64", shape) < most
 
 
 @needs_jit
