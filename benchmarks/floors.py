@@ -1,8 +1,9 @@
 """How far each pass is from what the machine allows, and where the rest goes: ``python benchmarks/floors.py``.
 
-The floor of a pass is the larger of two times: its matrix products at the peak of multiply-adds, and the reading of its
-packed weights once a step (backward: twice) at the bandwidth of an array of that size. Beside it stand the measured
-time, what the nonlinearities take by themselves, and the share of each phase. One core, fastest of several calls.
+The floor of a pass is the larger of two times: its matrix products at the peak of multiply-adds, and, for few rows,
+the reading of ``W_hh`` once a step (backward: twice) at the bandwidth of an array of that size. Beside it stand the
+measured time, what the nonlinearities take by themselves, and the share of each phase. One core, fastest of several
+calls.
 """
 
 from __future__ import annotations
@@ -116,15 +117,23 @@ def unit_seconds(cell: str, dtype: str, seconds: float) -> tuple[float, float]:
     return forward, backward
 
 
+@compiled
+def read(n, a):  # type: ignore[no-untyped-def]
+    total = 0
+    for i in range(n):
+        if i % 2:
+            for j in range(len(a) - 1, -1, -1):
+                total += a[j]
+        else:
+            for j in range(len(a)):
+                total += a[j]
+    return total
+
+
 def read_seconds(size: int) -> float:
-    """Seconds to read ``size`` bytes, over and over."""
-    a = np.ones(max(1, size // 8), np.int64)
-
-    def read(n: int) -> None:
-        for _ in range(n):
-            np.bitwise_or.reduce(a)
-
-    return fastest(read, 0.01, rounds=3)
+    """Seconds to read ``size`` bytes over and over, there and back as steps of one row read their weights."""
+    a = np.ones(size // 8, np.int64)
+    return fastest(lambda n: read(n, a), 0.02, rounds=5)
 
 
 @contextmanager
@@ -182,16 +191,15 @@ def rows(
     shape: Shape, cell: str, dtype: str, rate: float, units: tuple[float, float], seconds: float
 ) -> list[list[str]]:
     """Two lines of the table: forward, and forward + backward."""
-    T, B, D, H = shape
+    T, B, _, H = shape
     size = np.dtype(dtype).itemsize
-    panels = GATES[cell] * padded(H, size) * (D + H) * size
+    panels = GATES[cell] * padded(H, size) * H * size
     weights = read_seconds(panels) if B < FEW_ROWS and panels > CACHE else 0.0
     lines = []
     for name, call in calls(make_case(shape, dtype, cell)).items():
         backward = name != "forward"
         products = flops(shape, cell, backward) / rate
-        # the backward sweep reads W_hh alone, and W_ih once for all steps
-        reading = T * weights * (1 + backward * H / (D + H))
+        reading = T * weights * (1 + backward)
         nonlinear = T * B * H * (units[0] + backward * units[1])
         best, phases = fastest_call(call, seconds)
         floor = max(products, reading)
