@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 
 from .side import PASSES, WHOLE, Side
@@ -22,5 +23,11 @@ NEEDED: dict[str, tuple[str, ...]] = {"onnxruntime": ("onnxruntime", "onnx"), "k
 
 
 def available() -> tuple[str, ...]:
-    """Names of the sides whose packages can be found; nothing is imported."""
-    return tuple(name for name in SIDES if all(find_spec(package) for package in NEEDED.get(name, (name,))))
+    """Names of the sides whose packages can be found; nothing is imported.
+
+    ``ELMAN_BENCHMARK_PACKAGES`` in the environment, names with commas between, leaves out all others.
+    """
+    wanted = os.environ.get("ELMAN_BENCHMARK_PACKAGES", ",".join(SIDES)).split(",")
+    return tuple(
+        name for name in SIDES if name in wanted and all(find_spec(package) for package in NEEDED.get(name, (name,)))
+    )
