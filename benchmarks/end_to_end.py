@@ -33,13 +33,12 @@ from benchmarks.end_to_end_curves import SMOOTHED, Agreement, Curve, agreement
 from benchmarks.end_to_end_problems import PROBLEMS, QUICK, SETTINGS, Problem, Settings, make_problem
 from benchmarks.end_to_end_workers import Ready, Stint, serve
 from benchmarks.report import markdown_table, processor, publish, significant, spread
-from benchmarks.workers import cores
+from benchmarks.workers import THREAD_VARIABLES, cores
 
 PACKAGES = ("elman", "torch")
 CHECKED = 100
 """Updates over which the curves must agree in float64."""
 TOLERANCE = {"float32": 1e-4, "float64": 1e-6}
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Disagreement(AssertionError):

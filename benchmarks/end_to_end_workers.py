@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import side_elman, side_torch
 from .cases import Array
 from .end_to_end_curves import held_out_score
 from .end_to_end_problems import Problem
@@ -61,19 +62,8 @@ class Side(ABC):
         """What the network says to the held-out sequences, (M, Q)."""
 
 
-class Elman(Side):
+class Elman(side_elman.Package, Side):
     """``elman.fit``, whose random order is that of the problem: every update is checked to have seen its batch."""
-
-    def __init__(self, threads: int) -> None:
-        import elman
-
-        elman.set_num_threads(threads)
-        self.elman = elman
-
-    def version(self) -> str:
-        import numba
-
-        return f"elman {self.elman.__version__} (numba {numba.__version__}, NumPy {np.__version__})"
 
     def load(self, problem: Problem) -> None:
         elman, (D, H, Q) = self.elman, problem.sizes
@@ -102,21 +92,12 @@ class Elman(Side):
         return output
 
 
-class Torch(Side):
+class Torch(side_torch.Package, Side):
     """torch.nn as its users write it.
 
     Time first, the readout on the final state and Adam fused are at least as fast as batch first, the output's last
     step and Adam in its other forms. Gradients are dropped, not zeroed.
     """
-
-    def __init__(self, threads: int) -> None:
-        import torch
-
-        torch.set_num_threads(threads)
-        self.torch = torch
-
-    def version(self) -> str:
-        return f"torch {self.torch.__version__}"
 
     def load(self, problem: Problem) -> None:
         torch, (D, H, Q) = self.torch, problem.sizes

@@ -10,8 +10,8 @@ from .cases import Array, Case
 from .side import Side
 
 
-class Elman(Side):
-    """A layer, its ``trace`` and ``backward``, its ``stepper``."""
+class Package:
+    """elman with so many threads."""
 
     def __init__(self, threads: int) -> None:
         import elman
@@ -23,6 +23,10 @@ class Elman(Side):
         import numba
 
         return f"elman {self.elman.__version__} (numba {numba.__version__}, NumPy {np.__version__})"
+
+
+class Elman(Package, Side):
+    """A layer, its ``trace`` and ``backward``, its ``stepper``."""
 
     def peak(self, dtype: str, seconds: float) -> float:
         """Operations per second of one core at its best."""

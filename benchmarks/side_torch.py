@@ -10,8 +10,8 @@ from .cases import Array, Case
 from .side import Side
 
 
-class Torch(Side):
-    """``nn.RNN``, ``nn.LSTM``, ``nn.GRU``, and their cells for streams; lengths by packing, which belongs to a call."""
+class Package:
+    """torch with so many threads."""
 
     def __init__(self, threads: int) -> None:
         import torch
@@ -21,6 +21,10 @@ class Torch(Side):
 
     def version(self) -> str:
         return f"torch {self.torch.__version__}"
+
+
+class Torch(Package, Side):
+    """``nn.RNN``, ``nn.LSTM``, ``nn.GRU``, and their cells for streams; lengths by packing, which belongs to a call."""
 
     def load(self, case: Case) -> None:
         torch = self.torch
