@@ -18,7 +18,7 @@ import math
 
 from ..kernels.compile import inline, integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import FEW, accumulate, product
+from ..kernels.tile import FEW, accumulate, product, two_products
 from ..kernels.vector import lanes
 from . import lstm
 from .cell import Cell
@@ -65,8 +65,10 @@ def forward(
         new = (((t + 1) % slots) * B + b0) * s_rs
         m = ((t * B if slots > 2 else 0) + b0) * g_rs
         g, x, start = m + Hp, (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        product(down, N, 4 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
-        product(down, N, 4 * U, gates, g, g_rs, VL, R, states, now, s_rs, one, P_hh, zero, R * VL, VL, gates, g, g_rs)
+        two_products(
+            down, N, 4 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL,
+            R, states, now, s_rs, one, P_hh, zero, R * VL, VL, gates, g, g_rs,
+        )  # fmt: skip
         finite = _step_rows(
             gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
             states, now + Hp, s_rs, states, new + Hp, s_rs, gates, m, g_rs, N, U,
