@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from elman.kernels.activations import COEFFICIENTS_DOUBLE, COEFFICIENTS_SINGLE
+from elman.kernels.exponential import LOG
 
 mp = pytest.importorskip("mpmath")
 
@@ -39,6 +40,20 @@ def test_constants_are_the_fitted_ones(fits, constants, degree, ratio, exp_error
     np.testing.assert_allclose(constants.tanh_numerator, [float(c) for c in A], rtol=1e-15)
     np.testing.assert_allclose(constants.tanh_denominator, [1.0, *(float(c) for c in B)], rtol=1e-15)
     assert mp.log(error, 2) <= tanh_error
+
+
+def test_constants_of_the_logarithm_are_the_fitted_ones(fits):
+    L, _, error = fits.logarithm(6)
+    np.testing.assert_allclose(LOG, [float(c) for c in L], rtol=1e-15)
+    assert mp.log(error, 2) <= -59.4
+
+    def error_at(z):
+        s = (z - 1) / (z + 1)
+        return abs((2 * s + s**3 * fits.evaluate([mp.mpf(c) for c in LOG], s * s)) / mp.log(z) - 1)
+
+    # rounded to float64 they keep it
+    grid = [mp.mpf(2) ** (mp.mpf(i) / 2000) for i in range(-1000, 1001) if i]
+    assert max(error_at(z) for z in grid) <= mp.mpf(2) ** -59
 
 
 ROUNDED = [

@@ -1,9 +1,10 @@
-"""Fits the coefficients in elman/kernels/activations.py: Remez exchange in 60-digit arithmetic.
+"""Fits the coefficients in elman/kernels/activations.py and exponential.py: Remez exchange in 60-digit arithmetic.
 
     python tests/data/make_coefficients.py
 
 Exponential: polynomial P with e^r = 1 + r + r^2 P(r) for |r| <= ln(2)/2, smallest largest relative error of e^r.
 Hyperbolic tangent: rational A/B with tanh x = x + x^3 A(x^2)/B(x^2) for 0 <= x <= 0.625, likewise.
+Logarithm: polynomial L with log z = 2 s + s^3 L(s^2), s = (z - 1)/(z + 1), for sqrt(1/2) <= z <= sqrt(2), likewise.
 
 W. Fraser, A survey of methods of computing minimax and near-minimax polynomial approximations, J. ACM 12 (1965) 295.
 """
@@ -107,6 +108,21 @@ def tangent(numerator, denominator):
     return minimax(function, weight, numerator, denominator, mp.mpf(0), mp.mpf("0.625") ** 2)
 
 
+def logarithm(degree):
+    """L of the given degree in u = s^2; the returned error is that of log z, relative."""
+    largest = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2 * mp.mpf("1.001")
+
+    def function(u):
+        s = mp.sqrt(u)
+        return (2 * mp.atanh(s) - 2 * s) / s**3 if u > mp.mpf(10) ** -24 else mp.mpf(2) / 3 + 2 * u / 5
+
+    def weight(u):
+        s = mp.sqrt(max(u, mp.mpf(10) ** -4))
+        return s**3 / (2 * mp.atanh(s))
+
+    return minimax(function, weight, degree, 0, mp.mpf(0), largest)
+
+
 def main():
     for name, degree, ratio in (("float32", 4, (1, 1)), ("float64", 10, (2, 3))):
         p, _, error = exponential(degree)
@@ -116,6 +132,9 @@ def main():
         print(name, "tanh", f"error 2^{mp.nstr(mp.log(error, 2), 4)}")
         print("   A", [mp.nstr(c, 20) for c in a])
         print("   B", ["1.0"] + [mp.nstr(c, 20) for c in b])
+    a, _, error = logarithm(6)
+    print("float64 log ", f"error 2^{mp.nstr(mp.log(error, 2), 4)}")
+    print("   L", [mp.nstr(c, 20) for c in a])
 
 
 if __name__ == "__main__":

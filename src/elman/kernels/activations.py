@@ -91,27 +91,28 @@ COEFFICIENTS_DOUBLE = Coefficients(
 )
 
 
-def _coefficients(m: Any) -> Coefficients:
+def coefficients(m: Any) -> Coefficients:
+    """Constants of the format that the operations are for."""
     return COEFFICIENTS_SINGLE if m.format is SINGLE else COEFFICIENTS_DOUBLE
 
 
-def _horner(m: Any, coefficients: Any, u: Any) -> Any:
+def horner(m: Any, c: Any, u: Any) -> Any:
     """Sum of c[i] u**i, highest first."""
-    *rest, value = coefficients
-    for c in reversed(rest):
-        value = m.fma(u, value, c)
+    *rest, value = c
+    for lower in reversed(rest):
+        value = m.fma(u, value, lower)
     return value
 
 
 def _paired(m: Any, c: tuple[float, ...], u: Any) -> Any:
     """The same sum over pairs in u**2: as few operations at half the depth (an odd number of coefficients)."""
     pairs = [m.fma(u, c[i + 1], c[i]) for i in range(0, len(c) - 1, 2)]
-    return _horner(m, [*pairs, c[-1]], u * u)
+    return horner(m, [*pairs, c[-1]], u * u)
 
 
-def _exponential(m: Any, y: Any, scale: float) -> Any:
-    """e**(scale * y) for a power-of-two ``scale`` and a result in the normal range."""
-    c = _coefficients(m)
+def exponential(m: Any, y: Any, scale: float) -> Any:
+    """e**(scale * y) as (tail, power), (1 + tail) * power, for a power-of-two ``scale`` and a result in the normal range."""
+    c = coefficients(m)
     t = m.fma(y, scale * LOG2_E, m.format.magic)
     k = t - m.format.magic
     r = m.fma(k, -c.ln2_low, m.fma(k, -c.ln2_high, y * scale))
@@ -120,24 +121,24 @@ def _exponential(m: Any, y: Any, scale: float) -> Any:
 
 def tanh(m: Any, x: Any) -> Any:
     """Hyperbolic tangent."""
-    c = _coefficients(m)
+    c = coefficients(m)
     a = m.abs(x)
     square = a * a
     # a comparison with NaN is false, so that a NaN passes through every selection
-    tail, power = _exponential(m, m.where(a > c.tanh_one, c.tanh_one, a), -2.0)
+    tail, power = exponential(m, m.where(a > c.tanh_one, c.tanh_one, a), -2.0)
     e = m.fma(tail, power, power)
     small = a < 0.625
-    above = m.where(small, a * square * _horner(m, c.tanh_numerator, square), e * -2.0)
-    below = m.where(small, _horner(m, c.tanh_denominator, square), e + 1.0)
+    above = m.where(small, a * square * horner(m, c.tanh_numerator, square), e * -2.0)
+    below = m.where(small, horner(m, c.tanh_denominator, square), e + 1.0)
     return m.copysign(m.where(small, a, 1.0) + above / below, x)
 
 
 def sigmoid(m: Any, x: Any) -> Any:
     """Logistic function 1 / (1 + e**-x)."""
-    c = _coefficients(m)
+    c = coefficients(m)
     y = m.where(x > c.sigmoid_highest, c.sigmoid_highest, x)
     y = m.where(y < c.sigmoid_lowest, c.sigmoid_lowest, y)
-    tail, power = _exponential(m, y, -1.0)
+    tail, power = exponential(m, y, -1.0)
     e = m.fma(tail, power, power)
     d = e + 1.0
     s = 1.0 / d

@@ -21,12 +21,15 @@ from typing import Any
 import numpy as np
 from numba import config, njit
 
+from .host import HOST
+
 PACKAGE = Path(__file__).parents[1]
 
 
 def source_hash() -> str:
-    """Hash of every source that reaches compiled code."""
-    digest = hashlib.sha256()
+    """Hash of every source that reaches compiled code, and of the vectors and the tile that it is compiled for."""
+    # the length of vectors is numba's business only where it follows from the processor
+    digest = hashlib.sha256(str(HOST).encode())
     for folder in ("kernels", "cells"):
         for source in sorted((PACKAGE / folder).glob("*.py")):
             digest.update(source.read_bytes())

@@ -12,10 +12,14 @@ from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
 
+from .host import HOST
 from .vector import ArrayOps, Emitter, Value, VectorOps, declare, lanes_of, pointers
 
 ABREAST = 2
 """Vectors side by side: chains of dependent instructions overlap, and their values still fit the registers."""
+
+PARTIAL_BYTES = 64
+"""Width of the partial sums of squares, that of the longest vectors: shorter ones add up the same sums, several each."""
 
 
 def elementwise(
@@ -39,7 +43,8 @@ def elementwise(
     reduce : {"finite", "squares"}
         ``"finite"``: the call returns 1 if every reduced result is a finite number, else 0. ``"squares"``: two further
         arguments ``squares, offset``; the sum of squares of each row's i-th reduced result, added up in float64, is
-        written to ``squares[offset + row * reduced + i]``, and the call returns 1.
+        written to ``squares[offset + row * reduced + i]``, and the call returns 1. Number j of a row belongs to the
+        partial sum ``j % (64 / itemsize)``, and a fixed tree adds these up: the same bits for vectors of any length.
     reduced : int, default 1
         How many of the results, from the first, are reduced.
 
@@ -62,16 +67,19 @@ def elementwise(
             offsets, strides = values[1 : 3 * arrays : 3], values[2 : 3 * arrays : 3]
             rows, vectors = values[3 * arrays : 3 * arrays + 2]
             double = ir.VectorType(ir.DoubleType(), e.lanes)
-            start = [e.zero() if reduce == "finite" else ir.Constant(double, [0.0] * e.lanes)] * reduced
+            partial = 1 if reduce == "finite" else PARTIAL_BYTES // HOST.vector_bytes
+            start = [e.zero() if reduce == "finite" else ir.Constant(double, [0.0] * e.lanes)] * (reduced * partial)
 
             def row(r: Any, carried: list[Any]) -> list[Any]:
                 base = [builder.add(o, builder.mul(s, r)) for o, s in zip(offsets, strides, strict=True)]
-                along = _Row(e, formula, data, base, stores, reduce)
+                along = _Row(e, formula, data, base, stores, reduce, partial)
                 if reduce == "finite":
                     return along.emit(vectors, carried)
                 squares = pointers(context, builder, signature, values, [3 * arrays + 2])[0]
                 first = builder.add(values[-1], builder.mul(r, ir.Constant(r.type, reduced)))
-                for i, total in enumerate(along.emit(vectors, start)):
+                sums = along.emit(vectors, start)
+                for i in range(reduced):
+                    total = _halved(sums[i * partial : (i + 1) * partial], builder.fadd)
                     to = builder.gep(squares, [builder.add(first, ir.Constant(r.type, i))])
                     builder.store(_horizontal_sum(builder, total), to)
                 return []
@@ -102,6 +110,8 @@ class _Row(NamedTuple):
         Pointer to each array, and where the row begins in it.
     stores, reduce
         As for :func:`elementwise`.
+    partial : int
+        Accumulators of each reduced result: vector v of the row goes to the one at ``v % partial``.
     """
 
     e: Emitter
@@ -110,31 +120,53 @@ class _Row(NamedTuple):
     base: list[Any]
     stores: tuple[int | None, ...]
     reduce: str
+    partial: int
 
     def emit(self, vectors: Any, acc: list[Any]) -> list[Any]:
-        """Apply it to all vectors, two abreast and then the one that is left; return what is reduced."""
-        b = self.e.builder
-        blocks = b.sdiv(vectors, ir.Constant(vectors.type, ABREAST))
-        done = b.mul(blocks, ir.Constant(vectors.type, ABREAST))
-        acc = self.e.loop(blocks, acc, self.body(ABREAST, ir.Constant(vectors.type, 0)))
-        return self.e.loop(b.sub(vectors, done), acc, self.body(1, done))
+        """Apply it to all vectors, several at a time and then those that are left; return what is reduced."""
+        b, together = self.e.builder, max(ABREAST, self.partial)
+        blocks = b.sdiv(vectors, ir.Constant(vectors.type, together))
+        done = b.mul(blocks, ir.Constant(vectors.type, together))
+        acc = self.e.loop(blocks, acc, self.body(together, ir.Constant(vectors.type, 0)))
+        left = b.sub(vectors, done)
+        if together == ABREAST:
+            return self.e.loop(left, acc, self.body(1, done))
+        for i in range(together - 1):  # each meets an accumulator of its own
+            some = b.zext(b.icmp_signed(">", left, ir.Constant(left.type, i)), left.type)
+            acc = self.e.loop(some, acc, self.body(1, self.e.at(done, some, i), i))
+        return acc
 
-    def body(self, n: int, first: Any) -> Callable[[Any, list[Any]], list[Any]]:
-        """Body of a loop that takes ``n`` vectors at a time, from the vector ``first``."""
-        e, b, lanes = self.e, self.e.builder, ir.Constant(first.type, self.e.lanes)
+    def body(self, n: int, first: Any, place: int = 0) -> Callable[[Any, list[Any]], list[Any]]:
+        """Body of a loop that takes ``n`` vectors at a time, from the vector ``first``, :data:`ABREAST` side by side.
+
+        ``place`` is the first vector's accumulator.
+        """
+        b, lanes = self.e.builder, ir.Constant(first.type, self.e.lanes)
 
         def some(v: Any, acc: list[Any]) -> list[Any]:
             at = b.mul(b.add(first, b.mul(v, ir.Constant(first.type, n))), lanes)
-            places = [[e.at(b.add(start, at), lanes, i) for i in range(n)] for start in self.base]
-            loads = [[e.load(p, o) for o in row] for p, row in zip(self.data, places, strict=True)]
-            out = self.formula(VectorOps(e.element), *(Value(b, parts) for parts in loads))
-            for i, x in zip(self.stores, out, strict=True):
-                if i is not None:
-                    for part, place in zip(x.parts, places[i], strict=True):
-                        e.store(part, self.data[i], place)
-            return [_accumulate(e, self.reduce, x.parts, old) for x, old in zip(out, acc, strict=False)]
+            for i in range(0, n, ABREAST):
+                acc = self.side_by_side(min(ABREAST, n - i), self.e.at(at, lanes, i), place + i, acc)
+            return acc
 
         return some
+
+    def side_by_side(self, n: int, at: Any, place: int, acc: list[Any]) -> list[Any]:
+        """Apply the formula to ``n`` vectors, ``at`` numbers into the row; return what is reduced."""
+        e, b, lanes = self.e, self.e.builder, ir.Constant(at.type, self.e.lanes)
+        places = [[e.at(b.add(start, at), lanes, i) for i in range(n)] for start in self.base]
+        loads = [[e.load(p, o) for o in row] for p, row in zip(self.data, places, strict=True)]
+        out = self.formula(VectorOps(e.element), *(Value(b, parts) for parts in loads))
+        for i, x in zip(self.stores, out, strict=True):
+            if i is not None:
+                for part, to in zip(x.parts, places[i], strict=True):
+                    e.store(part, self.data[i], to)
+        acc = list(acc)
+        for result in range(len(acc) // self.partial):
+            for i, x in enumerate(out[result].parts):
+                to = result * self.partial + (place + i) % self.partial
+                acc[to] = _accumulate(e, self.reduce, x, acc[to])
+        return acc
 
 
 def rowwise(formula: Callable[[Any, Any], Any]) -> Any:
@@ -197,15 +229,20 @@ add_row = rowwise(lambda to, a: to + a)
 """``add_row(to, toff, a, off, n)``: ``to += a``."""
 
 
-def _accumulate(e: Emitter, reduce: str, parts: list[Any], acc: Any) -> Any:
+def _accumulate(e: Emitter, reduce: str, x: Any, acc: Any) -> Any:
     """Add 0 * x, which stays 0 while every x is finite; or x * x in float64, beyond the range of float32."""
-    for x in parts:
-        if reduce == "finite":
-            acc = e.builder.call(declare(e.builder, "fma", e.vector, 3), [x, e.zero(), acc])
-        else:
-            y = x if x.type == acc.type else e.builder.fpext(x, acc.type)
-            acc = e.builder.call(declare(e.builder, "fma", acc.type, 3), [y, y, acc])
-    return acc
+    if reduce == "finite":
+        return e.builder.call(declare(e.builder, "fma", e.vector, 3), [x, e.zero(), acc])
+    y = x if x.type == acc.type else e.builder.fpext(x, acc.type)
+    return e.builder.call(declare(e.builder, "fma", acc.type, 3), [y, y, acc])
+
+
+def _halved(parts: list[Any], add: Callable[[Any, Any], Any]) -> Any:
+    """Sum of a power of two of parts in a fixed tree: the second half is added to the first until one is left."""
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [add(low, high) for low, high in zip(parts[:half], parts[half:], strict=True)]
+    return parts[0]
 
 
 def _horizontal_sum(builder: Any, vector: Any) -> Any:

@@ -136,6 +136,16 @@ class VectorOps:
         return Value(t.builder, [t.builder.bitcast(x, t.type) for x in powers])
 
 
+    def exponent(self, x: Value) -> Value:
+        """K + magic for 2**k <= x < 2**(k + 1), x normal and positive: the way back of :meth:`pow2`."""
+        bits, n = ir.VectorType(ir.IntType(self.format.bits), x.type.count), x.type.count
+        shift = ir.Constant(bits, [self.format.magic_bits - self.format.bias] * n)
+        places = ir.Constant(bits, [self.format.mantissa] * n)
+        b = x.builder
+        sums = x.emit(lambda part: b.add(b.lshr(b.bitcast(part, bits), places), shift), x)
+        return Value(b, [b.bitcast(part, x.type) for part in sums])
+
+
 class ArrayOps:
     """The same operations on NumPy arrays of one dtype."""
 
@@ -157,6 +167,10 @@ class ArrayOps:
         """2**k for t = k + magic; NaN for NaN."""
         k = t - self.dtype.type(self.format.magic)
         return np.where(np.isnan(k), k, np.ldexp(self.dtype.type(1), np.nan_to_num(k).astype(np.int32)))
+
+    def exponent(self, x: Any) -> Any:
+        """K + magic for 2**k <= x < 2**(k + 1), x normal and positive."""
+        return (np.frexp(x)[1] - 1).astype(self.dtype) + self.dtype.type(self.format.magic)
 
 
 def declare(builder: Any, name: str, vector: Any, arity: int) -> Any:

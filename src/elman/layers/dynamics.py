@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
+from ..kernels.squares import row_squares
 from ..validation import choice, matching, size
 from .affine import Rows
 from .linearize import LayerLinearization
@@ -220,7 +221,7 @@ class Dynamics(Parameterised):
         B, T = lin.n_sequences, lin.n_steps
         start = matching(start, "start", (B, lin.state_size), "(B, S)", self.dtype)
         norms = np.empty((T + 1, B))
-        norms[0] = np.linalg.norm(start.astype(np.float64), axis=1)
+        norms[0] = np.sqrt(row_squares(start))
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             lin.vjp(start, norms=norms[1:, :, None])
             return np.log(norms)

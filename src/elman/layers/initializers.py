@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
+from ..kernels.orthonormal import orthonormal_rows
+from ..kernels.orthonormal import spectral_radius as radius_of
 
 Array = NDArray[Any]
 Initializer = Callable[[tuple[int, ...], np.random.Generator], Array]
@@ -40,12 +42,11 @@ def _matrix(shape: tuple[int, ...], name: str) -> tuple[int, int]:
 def orthogonal(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Uniformly distributed (Haar) orthogonal columns or rows, from the QR form of a Gaussian matrix.
 
-    Mezzadri, Notices of the AMS 54 (2007) 592: without the signs of R the distribution is not uniform.
+    Mezzadri, Notices of the AMS 54 (2007) 592: the distribution is uniform if R has a positive diagonal.
     """
     rows, columns = _matrix(shape, "orthogonal")
-    q, r = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))
-    q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
-    return q if rows >= columns else q.T
+    q: Array = orthonormal_rows(rng.standard_normal((max(shape), min(shape))).T)
+    return q.T if rows >= columns else q
 
 
 def identity(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -94,26 +95,12 @@ def scale_to_radius(W: Array, radius: float) -> Array:
     W = np.asarray(W, dtype=np.float64)
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         raise ArgumentError(f"only a square matrix has a spectral radius, got shape {W.shape}")
-    n = len(W)
-    now = float(np.abs(np.linalg.eigvals(W)).max(initial=0.0))
-    # rounding moves the eigenvalues of a nilpotent matrix to about eps**(1/n) times its norm
-    if now <= np.linalg.norm(W) * np.finfo(float).eps ** (1.0 / max(1, n)) and _is_nilpotent(W):
+    now = radius_of(W)
+    if now == 0.0:
         raise ArgumentError(
             "the matrix is nilpotent: its spectral radius is 0, and no factor can make it anything else"
         )
     return W * (radius / now)
-
-
-def _is_nilpotent(W: Array) -> bool:
-    """Whether W**n is 0 up to rounding, by repeated squaring with the norm taken out."""
-    power, reached = W, 1
-    while reached < len(W):
-        norm = np.linalg.norm(power)
-        if norm == 0:
-            return True
-        power = (power / norm) @ (power / norm)
-        reached *= 2
-    return bool(np.linalg.norm(power) <= len(W) * np.finfo(float).eps)
 
 
 NAMED: dict[str, Initializer] = {

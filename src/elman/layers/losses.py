@@ -13,19 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..kernels.exponential import exp, log
+from ..kernels.squares import sum_of_squares
 from ..validation import choice
 
 Array = NDArray[Any]
-
-
-def sum_of_squares(a: Array) -> float:
-    """Sum of the squares of all entries in float64; inf or NaN, without a warning, if they are or it overflows.
-
-    ``einsum`` makes no temporary. BLAS would be faster, but OpenBLAS splits long dot products over threads, so that the
-    last bits would depend on their number.
-    """
-    flat = a.reshape(-1)
-    return float(np.einsum("i,i->", flat, flat, dtype=np.float64))
 
 
 class Loss(Protocol):
@@ -179,11 +171,11 @@ class CrossEntropy:
         logits, classes = output.reshape(-1, n_classes), target.reshape(-1)
         rows = np.arange(classes.size)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            shifted = logits - logits.max(axis=1, keepdims=True, initial=-np.inf)
+            shifted = np.subtract(logits, logits.max(axis=1, keepdims=True, initial=-np.inf), order="C")
             of_target = shifted[rows, classes]
-            gradient = np.exp(shifted, out=shifted)
+            gradient = exp(shifted)
             partition = gradient.sum(axis=1, keepdims=True)
-            value = float((np.log(partition[:, 0]) - of_target).sum(dtype=np.float64)) / n_positions
+            value = float((log(partition[:, 0].astype(np.float64)) - of_target).sum()) / n_positions
             gradient /= partition
         gradient[rows, classes] -= 1.0
         gradient *= 1.0 / n_positions

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, NonFiniteError
-from ..layers.losses import sum_of_squares
+from ..kernels.squares import sum_of_squares
 
 Array = NDArray[Any]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
-from ..layers.losses import sum_of_squares
+from ..kernels.squares import sum_of_squares
 
 Array = NDArray[Any]
 
@@ -264,7 +264,7 @@ class Adam(Optimizer):
     def _compute(self, theta: Array, gradient: Array, state: list[Array], new_state: list[Array], new: Array) -> None:
         """Running means of g and g^2; the corrections for their start at zero are in the scalars."""
         (beta1, beta2), t = self.betas, self.step_count + 1
-        root = math.sqrt(1.0 - beta2**t)
+        root = math.sqrt(1.0 - _power(beta2, t))
         mean = np.subtract(gradient, state[0], out=new_state[0])
         mean *= 1.0 - beta1
         mean += state[0]
@@ -275,5 +275,16 @@ class Adam(Optimizer):
         np.sqrt(mean_square, out=new)
         new += self.eps * root
         np.divide(mean, new, out=new)
-        new *= self._lr * root / (1.0 - beta1**t)
+        new *= self._lr * root / (1.0 - _power(beta1, t))
         np.subtract(theta, new, out=new)
+
+
+def _power(base: float, n: int) -> float:
+    """``base ** n`` in products of our own: the C library's last bit differs from one processor to the next."""
+    result = 1.0
+    while n:
+        if n & 1:
+            result *= base
+        base *= base
+        n >>= 1
+    return result

@@ -1,0 +1,156 @@
+"""Orthonormal rows, and the spectral radius, in chains of our own: LAPACK's last bits differ from one processor to the
+next, and initial weights may not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .compile import integer, kernel
+from .elementwise import PARTIAL_BYTES
+from .squares import sum_of_squares
+from .tile import product
+from .vector import lanes
+
+PANEL = 16
+"""Rows that are made orthogonal to all earlier ones together: four tiles of four, which share what they read."""
+
+SQUARINGS = 60
+"""After k squarings the norm's root has a relative error of about log(condition) / 2**k: below any rounding."""
+
+
+@kernel
+def gram_schmidt(Q, stride, columns, t_stride, rows, n, S, s_stride, zero):
+    """Make rows orthonormal, each in terms of itself and those before it, with positive weight of its own.
+
+    Once through is orthogonal up to rounding times the condition of the rows, twice up to rounding (W. Hoffmann,
+    Computing 41 (1989) 335).
+
+    Parameters
+    ----------
+    Q : flat array
+        Read and written: rows of ``n`` numbers and zeros up to whole vectors, ``stride`` apart.
+    columns : flat array
+        Scratch, zero at first: the rows that are done, transposed, ``t_stride`` apart.
+    S : flat array
+        Scratch: :data:`PANEL` rows of as many numbers as Q has rows, ``s_stride`` apart, in whole vectors.
+    zero : flat array
+        A vector of zeros.
+    """
+    VL = lanes(Q)
+    o, i = integer(0), integer(1)
+    width = (n + VL - 1) // VL
+    for first in range(0, rows, PANEL):
+        last = first + PANEL if first + PANEL < rows else rows
+        for j in range(first - 1, last):
+            # all rows of the panel against the panels before it, and then each against those before it in the panel
+            a, b, against, done = (first, last, o, first) if j < first else (j, j + 1, first, j - first)
+            # whole vectors of S: what lies beyond the rows that are done is not used
+            product(
+                o, b - a, (done + VL - 1) // VL, zero, o, o, o, n, Q, a * stride, stride, i, columns, against, VL,
+                t_stride, S, o, s_stride,
+            )  # fmt: skip
+            for r in range(b - a):
+                for k in range(done):
+                    S[r * s_stride + k] = -S[r * s_stride + k]
+            product(
+                o, b - a, width, Q, a * stride, stride, VL, done, S, o, s_stride, i, Q, against * stride, VL, stride,
+                Q, a * stride, stride,
+            )  # fmt: skip
+            if j < first:
+                continue
+            total = 0.0
+            for k in range(n):
+                total += Q[j * stride + k] * Q[j * stride + k]
+            norm = math.sqrt(total)
+            for k in range(n):
+                Q[j * stride + k] /= norm
+                columns[k * t_stride + j] = Q[j * stride + k]
+
+
+@kernel
+def multiply(A, B, C, stride, n):
+    """``C = A @ B`` for square matrices of n rows, ``stride`` apart, in whole vectors that end with zeros; C is zero."""
+    VL = lanes(A)
+    o, i = integer(0), integer(1)
+    product(o, n, (n + VL - 1) // VL, C, o, stride, VL, n, A, o, stride, i, B, o, VL, stride, C, o, stride)
+
+
+def _stride(n: int) -> int:
+    """Places from one row of ``n`` numbers to the next, not a multiple of 1 KiB: see ``row_stride`` of the tile."""
+    places = PARTIAL_BYTES // 8
+    whole = -(-n // places) * places
+    return whole + places if whole % 128 == 0 else whole
+
+
+def _rows(matrix: Any) -> Any:
+    """Rows of float64 that end with zeros, whole for vectors of any length: sums over all of it are the same, too."""
+    out = np.zeros((len(matrix), _stride(matrix.shape[1])))
+    out[:, : matrix.shape[1]] = matrix
+    return out
+
+
+def orthonormal_rows(matrix: Any) -> Any:
+    """Rows made orthonormal by Gram and Schmidt's process.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (m, n), m <= n
+        Linearly independent rows.
+
+    Returns
+    -------
+    ndarray, shape (m, n), float64
+        Each row is the part of the given one that is orthogonal to those before it, of length 1: the Q of a QR
+        decomposition whose R has a positive diagonal. Rows that depend on others are NaN or arbitrary.
+    """
+    m, n = matrix.shape
+    Q, width = _rows(matrix), _stride(m)
+    columns, S, zero = np.empty(n * width), np.empty(PANEL * width), np.zeros(PARTIAL_BYTES // 8)
+    with np.errstate(all="ignore"):  # without the JIT, rows that depend on others would warn
+        for _ in range(2):
+            columns[:] = 0
+            gram_schmidt(Q.reshape(-1), Q.shape[1], columns, width, m, n, S, width, zero)
+    return Q[:, :n]
+
+
+def spectral_radius(matrix: Any) -> float:
+    """Largest modulus of an eigenvalue, as the limit of ``|W**k| ** (1/k)`` (I. M. Gelfand 1941).
+
+    Powers come by squaring, with the norm n_k of the k-th square taken out; the limit is
+    ``n_0 sqrt(n_1 sqrt(n_2 sqrt(...)))``, in which the rounding of later ones counts ever less.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (n, n)
+        Finite.
+
+    Returns
+    -------
+    float
+        The radius up to the rounding of the powers; 0 if the matrix is nilpotent up to rounding.
+    """
+    n = len(matrix)
+    _, exponent = math.frexp(np.abs(matrix).max(initial=0.0))
+    power = _rows(np.ldexp(matrix, -exponent))
+    norms: list[float] = []
+    squared = np.empty_like(power)
+    for _ in range(SQUARINGS):
+        norms.append(math.sqrt(sum_of_squares(power)))
+        if norms[-1] == 0.0:
+            return 0.0
+        power /= norms[-1]
+        squared[:] = 0
+        multiply(power.reshape(-1), power.reshape(-1), squared.reshape(-1), power.shape[1], n)
+        power, squared = squared, power
+    radius, eps = 1.0, np.finfo(float).eps
+    for norm in reversed(norms):
+        radius = norm * math.sqrt(radius)
+    # of a nilpotent matrix rounding leaves a radius of about eps**(1/n), and of its n-th power a norm of about eps
+    enough = (n - 1).bit_length()
+    if radius <= norms[0] * eps ** (1.0 / n) and norms[enough] <= n * eps:
+        return 0.0
+    return math.ldexp(radius, exponent)

@@ -1,0 +1,67 @@
+"""Sums of squares in one order: the same bits on every processor and with any number of threads.
+
+NumPy's ``einsum`` fuses products and sums where its build has the instruction, and a BLAS splits long dot products over
+threads. Here numbers go to a fixed number of partial sums, as in the backward pass: see
+:func:`elman.kernels.elementwise.elementwise`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .compile import kernel
+from .elementwise import PARTIAL_BYTES, elementwise
+from .vector import lanes_of
+
+_squares = elementwise(lambda m, x: (x,), 1, (None,), "squares")
+
+
+@kernel
+def square_rows(a, row_stride, rows, vectors, squares):
+    """The sum of squares of each of ``rows`` rows of a flat array, in float64."""
+    return _squares(a, 0, row_stride, rows, vectors, squares, 0)
+
+
+def row_squares(a: Any) -> Any:
+    """Sum of the squares of each row.
+
+    Parameters
+    ----------
+    a : ndarray, shape (n, m), float32 or float64
+        Any strides.
+
+    Returns
+    -------
+    ndarray, shape (n,), float64
+        inf or NaN, without a warning, where an entry is or the sum overflows.
+    """
+    n, m = a.shape
+    lanes = PARTIAL_BYTES // a.itemsize
+    width = -(-m // lanes) * lanes
+    rows = np.zeros((n, width), a.dtype)
+    rows[:, :m] = a
+    out = np.empty(n)
+    square_rows(rows.reshape(-1), width, n, width // lanes_of(a.itemsize), out)
+    return out
+
+
+def sum_of_squares(a: Any) -> float:
+    """Sum of the squares of all entries.
+
+    Parameters
+    ----------
+    a : ndarray of float32 or float64, any shape
+
+    Returns
+    -------
+    float
+        Summed in float64; inf or NaN, without a warning, if an entry is or the sum overflows.
+    """
+    flat = np.ascontiguousarray(a).reshape(-1)
+    lanes = PARTIAL_BYTES // a.itemsize
+    left = flat.size % lanes
+    out = np.zeros(1)
+    square_rows(flat, flat.size, 1, (flat.size - left) // lanes_of(a.itemsize), out)
+    return float(out[0] + row_squares(flat[None, flat.size - left :])[0]) if left else float(out[0])
