@@ -146,11 +146,12 @@ def spectral_radius(matrix: Any) -> float:
         squared[:] = 0
         multiply(power.reshape(-1), power.reshape(-1), squared.reshape(-1), power.shape[1], n)
         power, squared = squared, power
-    radius, eps = 1.0, np.finfo(float).eps
+    radius = 1.0
     for norm in reversed(norms):
         radius = norm * math.sqrt(radius)
-    # of a nilpotent matrix rounding leaves a radius of about eps**(1/n), and of its n-th power a norm of about eps
-    enough = (n - 1).bit_length()
-    if radius <= norms[0] * eps ** (1.0 / n) and norms[enough] <= n * eps:
+    # of a nilpotent matrix rounding leaves, where W**m should be 0 for the first time, a norm of about eps, whose m-th
+    # root is then taken for the radius
+    enough, rounding = (n - 1).bit_length(), n * np.finfo(float).eps
+    if norms[enough] <= rounding and radius <= norms[0] * rounding ** (1.0 / 2**enough):
         return 0.0
     return math.ldexp(radius, exponent)
