@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from elman.kernels import tile
 from elman.kernels.compile import integer
 from elman.kernels.cover import COLUMNS, SINGLE
-from elman.kernels.host import Host, host_from_features
+from elman.kernels.host import Host, host_for_tests, host_from_features
 from elman.kernels.tile import affine, padded, row_stride
 from elman.kernels.vector import lanes_of
 
@@ -414,32 +414,48 @@ def test_the_tile_is_chosen_from_the_features(features, host):
     assert host_from_features(features) == host
 
 
+@pytest.mark.parametrize("machine", ["arm64", "aarch64", "ARM64"])
+def test_every_64_bit_arm_has_32_registers(machine):
+    """Apple's: LLVM is told of no features."""
+    assert host_from_features("", machine) == Host(16, 4, 8)
+    assert host_from_features("", "x86_64") == Host(16, 3, 8)
+
+
+@pytest.mark.parametrize(("setting", "columns"), [("16", 4), ("32", 3), ("64", 4)])
+def test_another_length_of_vectors_can_be_set(setting, columns):
+    own = Host(32, 3, 8)
+    assert host_for_tests(own, None) == host_for_tests(own, "") == own
+    assert host_for_tests(own, setting) == Host(int(setting), columns, 8)
+    with pytest.raises(ValueError, match="ELMAN_VECTOR_BYTES must be 16, 32 or 64, got '8'"):
+        host_for_tests(own, "8")
+
+
 EMIT = """
     import importlib, re
+    import llvmlite.binding as llvm
     from numba import types
     from elman.kernels import cover, host, tile, vector
 
-    columns, triple = {columns}, {triple!r}
-    if triple:
-        host.HOST = host.host_from_features("+neon")
-    if columns:
-        host.HOST = host.HOST._replace(columns=columns)
+    host.HOST = host.host_from_features({features!r})
+    if {columns}:
+        host.HOST = host.HOST._replace(columns={columns})
     for module in (vector, cover, tile):
         importlib.reload(module)
 
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple({triple!r})
+    machine = target.create_target_machine(cpu={cpu!r}, features={features!r}, opt=3)
+
     def assembler(signature):
-        if not triple:
-            return tile.affine.inspect_asm(signature)
-        import llvmlite.binding as llvm
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-        machine = llvm.Target.from_triple(triple).create_target_machine(cpu="neoverse-n1", opt=3)
         text = tile.affine.inspect_llvm(signature)
         for function in re.findall("^define .*?^}}\\n", text, re.M | re.S):
             # what numba wraps around the kernel has been lowered for this processor already
             text = text if "llvm.fma" in function else text.replace(function, "")
+        # and so have the attributes of functions, which name its instructions
+        text = re.sub('"(target-cpu|target-features|tune-cpu)"="[^"]*"', "", text)
         module = llvm.parse_assembly(text)
-        module.triple, module.data_layout = triple, str(machine.target_data)
+        module.triple, module.data_layout = {triple!r}, str(machine.target_data)
         return machine.emit_assembly(module)
 
     for name in {names}:
@@ -447,17 +463,17 @@ EMIT = """
         tile.affine.compile((a, i, a, i, i, a, a, i, i, i))
         print("====", assembler(tile.affine.signatures[-1]))
 """
-"""Prints the assembler of the product for another processor; nothing of it is run."""
+"""Prints the assembler of the product for a processor, on a machine that may have another; nothing of it is run."""
 
 AVX2 = "+sse2,+sse4.2,+avx,+avx2,+fma,+bmi,+bmi2"
 AVX512 = AVX2 + ",+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx512cd"
 
 PROCESSORS = {
-    "avx512": ("skylake-avx512", AVX512, None, 16, "%zmm"),
-    "avx2": ("haswell", AVX2, None, 12, "%ymm"),
-    "neon": (None, None, "aarch64-unknown-linux-gnu", 16, "fmla\tv"),
+    "avx512": ("skylake-avx512", AVX512, "x86_64-unknown-linux-gnu", 16, "%zmm"),
+    "avx2": ("haswell", AVX2, "x86_64-unknown-linux-gnu", 12, "%ymm"),
+    "neon": ("neoverse-n1", "+neon", "aarch64-unknown-linux-gnu", 16, "fmla\tv"),
 }
-"""Processor, features, triple where the architecture is another, accumulators of the widest tile, vector registers."""
+"""Processor, features, triple, accumulators of the widest tile, vector registers."""
 
 
 def inner_loops(assembler, multiply_add):
@@ -490,10 +506,9 @@ def loops_for(run_script, tmp_path, processor, names, columns=None):
     """The loops with multiply-adds, for each dtype."""
     cpu, features, triple, _, _ = PROCESSORS[processor]
     text = run_script(
-        EMIT.format(columns=columns, triple=triple, names=names),
-        NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES=features, NUMBA_CACHE_DIR=tmp_path,
-    )  # fmt: skip
-    return [inner_loops(each, "fmla" if triple else "vfmadd") for each in text.split("====")[1:]]
+        EMIT.format(columns=columns, triple=triple, names=names, cpu=cpu, features=features), NUMBA_CACHE_DIR=tmp_path
+    )
+    return [inner_loops(each, "fmla" if processor == "neon" else "vfmadd") for each in text.split("====")[1:]]
 
 
 @compiled

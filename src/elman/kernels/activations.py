@@ -111,7 +111,7 @@ def _paired(m: Any, c: tuple[float, ...], u: Any) -> Any:
 
 
 def exponential(m: Any, y: Any, scale: float) -> Any:
-    """e**(scale * y) as (tail, power), (1 + tail) * power, for a power-of-two ``scale`` and a result in the normal range."""
+    """e**(scale * y) = (1 + tail) * power, for a power-of-two ``scale`` and a result in the normal range."""
     c = coefficients(m)
     t = m.fma(y, scale * LOG2_E, m.format.magic)
     k = t - m.format.magic

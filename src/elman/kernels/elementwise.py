@@ -19,7 +19,7 @@ ABREAST = 2
 """Vectors side by side: chains of dependent instructions overlap, and their values still fit the registers."""
 
 PARTIAL_BYTES = 64
-"""Width of the partial sums of squares, that of the longest vectors: shorter ones add up the same sums, several each."""
+"""Width of the partial sums of squares, that of the longest vectors: of shorter ones, several share the same sums."""
 
 
 def elementwise(

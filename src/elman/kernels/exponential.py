@@ -10,8 +10,8 @@ log          2^-1022 to 2^1023, float64      1.0
 NaN stays NaN. Where the true exponential is below the smallest normal number the result is 0.
 
 The logarithm: z = 2^k m with sqrt(1/2) < m < sqrt(2), and with f = m - 1, s = f / (2 + f), it is
-log m = 2 s + s^3 L(s^2) = f - (f^2/2 - s (f^2/2 + s^2 L(s^2))), whose largest term is exact (W. J. Cody, W. Waite, Software
-manual for the elementary functions, 1980). Coefficients of L: ``tests/data/make_coefficients.py``.
+log m = 2 s + s^3 L(s^2) = f - (f^2/2 - s (f^2/2 + s^2 L(s^2))), whose largest term is exact (W. J. Cody, W. Waite,
+Software manual for the elementary functions, 1980). Coefficients of L: ``tests/data/make_coefficients.py``.
 """
 
 from __future__ import annotations

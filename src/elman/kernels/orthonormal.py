@@ -73,7 +73,7 @@ def gram_schmidt(Q, stride, columns, t_stride, rows, n, S, s_stride, zero):
 
 @kernel
 def multiply(A, B, C, stride, n):
-    """``C = A @ B`` for square matrices of n rows, ``stride`` apart, in whole vectors that end with zeros; C is zero."""
+    """``C = A @ B`` for square matrices of n rows, ``stride`` apart, that end with zeros; C is zero at first."""
     VL = lanes(A)
     o, i = integer(0), integer(1)
     product(o, n, (n + VL - 1) // VL, C, o, stride, VL, n, A, o, stride, i, B, o, VL, stride, C, o, stride)

@@ -25,25 +25,25 @@ def square_rows(a, row_stride, rows, vectors, squares):
 
 
 def row_squares(a: Any) -> Any:
-    """Sum of the squares of each row.
+    """Sum of the squares along the last axis.
 
     Parameters
     ----------
-    a : ndarray, shape (n, m), float32 or float64
+    a : ndarray, shape (..., m), float32 or float64
         Any strides.
 
     Returns
     -------
-    ndarray, shape (n,), float64
+    ndarray, shape (...), float64
         inf or NaN, without a warning, where an entry is or the sum overflows.
     """
-    n, m = a.shape
+    *outer, m = a.shape
     lanes = PARTIAL_BYTES // a.itemsize
     width = -(-m // lanes) * lanes
-    rows = np.zeros((n, width), a.dtype)
-    rows[:, :m] = a
-    out = np.empty(n)
-    square_rows(rows.reshape(-1), width, n, width // lanes_of(a.itemsize), out)
+    rows = np.zeros((*outer, width), a.dtype)
+    rows[..., :m] = a
+    out = np.empty(tuple(outer))
+    square_rows(rows.reshape(-1), width, out.size, width // lanes_of(a.itemsize), out.reshape(-1))
     return out
 
 

@@ -135,7 +135,6 @@ class VectorOps:
         powers = t.emit(lambda x: t.builder.shl(t.builder.sub(t.builder.bitcast(x, bits), shift), places), t)
         return Value(t.builder, [t.builder.bitcast(x, t.type) for x in powers])
 
-
     def exponent(self, x: Value) -> Value:
         """K + magic for 2**k <= x < 2**(k + 1), x normal and positive: the way back of :meth:`pow2`."""
         bits, n = ir.VectorType(ir.IntType(self.format.bits), x.type.count), x.type.count

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
+from ..kernels.squares import row_squares
 from ..linearization import ElementwiseFactors, Linearization
 from .affine import Affine, Rows
 from .buffers import Fresh, scratch
@@ -106,7 +107,7 @@ class LayerLinearization(Linearization):
                 d.sweep(self._records[i], dY, y_rs, self._back[i], delta, rows[i], own.reshape(-1), K, False, a, b)
                 # the kernel notes what enters each step; what leaves step t enters step t - 1
                 squares[t1 - b : t1 - a - 1] += own[a : b - 1][::-1].sum(axis=3)
-                squares[t1 - a - 1] += np.square(rows[i].reshape(n, K, -1), dtype=np.float64).sum(axis=2)
+                squares[t1 - a - 1] += row_squares(d.state_view(rows[i], n * K)).sum(axis=1).reshape(n, K)
                 if i:
                     above = (
                         np.ascontiguousarray(d.input_rows(self._input_back[i - 1], delta, n * K).view(d.D)).reshape(-1),

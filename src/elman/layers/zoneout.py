@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.squares import row_squares
 from .affine import Rows
 from .direction import Direction, Panels
 from .schedule import Schedule
@@ -112,7 +113,7 @@ class ZonedDirection(Direction):
             d = self.state_view(d_state, n)
             if d_output.size:
                 d[:, 0, : self.R] += Rows(d_output[t * B * K * y_rs :], y_rs, n).view(self.R)
-            norms[t, :n] = np.square(d, dtype=np.float64).sum(axis=2)
+            norms[t, :n] = row_squares(d)
             z = self._kept(record, t, n)
             past = z * d
             d *= 1 - z
@@ -144,7 +145,7 @@ class ZonedDirection(Direction):
             made = self.state_view(pair[len(pair) // 2 :], B * K)
             mixed = self.state_view(new, B * K)
             mixed[...] = self._mixed(self.zoneout[None], self.state_view(now, B * K), made)
-            norms[t - t0] = np.square(mixed, dtype=np.float64).sum(axis=2)
+            norms[t - t0] = row_squares(mixed)
 
     def read(self, record: Record) -> Array:
         """The states that the steps read, flat; a copy."""
