@@ -30,7 +30,7 @@ EXTRA = [f for f in umath.__cpu_dispatch__ if umath.__cpu_features__.get(f)]
 """What NumPy has kernels of its own for, beyond its baseline, and this processor has."""
 
 SETTINGS: dict[str, dict[str, str]] = {
-    "as it is": {},
+    "the machine itself": {},
     "vectors of 16 bytes": {"ELMAN_VECTOR_BYTES": "16"},
     "vectors of 32 bytes": {"ELMAN_VECTOR_BYTES": "32"},
     "vectors of 64 bytes": {"ELMAN_VECTOR_BYTES": "64"},
