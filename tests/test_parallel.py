@@ -187,7 +187,6 @@ FORKED = """
     import numpy as np
     import elman
     from elman.kernels import parallel
-from elman.kernels.cover import COLUMNS
 
     warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads alive is what is tested here
     elman.set_num_threads(2)
@@ -232,7 +231,6 @@ def test_the_interpreter_exits_while_the_pool_is_idle(run_script):
     script = """
         import elman
         from elman.kernels import parallel
-from elman.kernels.cover import COLUMNS
         elman.set_num_threads(4)
         print(parallel.run(lambda a, b: a, [(0, 1), (1, 2), (2, 3)]))
     """

@@ -144,7 +144,7 @@ class TestEveryPicture:
                 style = line.get_linestyle() if line.get_marker() == "None" else "marked"
                 if line.get_transform() != axes.transData or (style != "marked" and line.get_color() == "black"):
                     continue  # the full width, or a bound, may leave the picture
-                points = axes.transData.transform(np.column_stack(line.get_data()))
+                points = axes.transData.transform(np.column_stack(line.get_data()).astype(float))
                 inside = (points > legend.min + 1).all(axis=1) & (points < legend.max - 1).all(axis=1)
                 assert not inside.any(), line.get_label()
 

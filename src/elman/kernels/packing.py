@@ -92,7 +92,11 @@ def transpose(a, starts, heights, a_rs, width, to, places, t_rs, least):
             for i in range(first, last):
                 # what is left of the strip: a corner in the last rows, or all columns of the rows that fill no block
                 for j in range(0 if i >= blocks else whole, least if least > height else height):
-                    to[toff + i * t_rs + j] = a[aoff + j * a_rs + i] if j < height else 0
+                    # two statements: as one expression it would pass through float64, which changes a signalling NaN
+                    if j < height:
+                        to[toff + i * t_rs + j] = a[aoff + j * a_rs + i]
+                    else:
+                        to[toff + i * t_rs + j] = 0
 
 
 @kernel
