@@ -301,7 +301,7 @@ class Mine(torch.nn.GRU):
     ("module", "options", "error", "words"),
     [
         (Mine(3, 4), {}, DTypeError, "Mine"),
-        (torch.nn.GRUCell(3, 4), {}, DTypeError, "GRUCell"),
+        (torch.nn.LSTMCell(3, 4), {"nonlinearity": "tanh"}, ArgumentError, "nonlinearity"),
         (torch.nn.Sequential(torch.nn.Linear(3, 4)), {}, DTypeError, "prefix: 0"),
         (torch.nn.utils.parametrizations.weight_norm(torch.nn.GRU(3, 4), "weight_hh_l0"), {}, DTypeError, "Parametr"),
         (torch.nn.GRU(3, 4), {"batch_first": True}, ArgumentError, "batch_first"),
