@@ -120,6 +120,31 @@ def model_from_weights(
     return Network(made["layer."], made["readout."], **at)
 
 
+def cell_of(weights: Mapping[str, Array], stated: Any = None) -> tuple[Any, int, int, int]:
+    """The layer's class by the shapes, and the sizes D of the input, H of the units, P of the output.
+
+    Parameters
+    ----------
+    weights : mapping of str to ndarray
+        Under the names of a layer.
+    stated : class, optional
+        What the file states; PyTorch has no MGU, so that its shapes alone are taken for a mistake.
+    """
+    if missing := [name for name in ("weight_ih_l0", "weight_hh_l0") if name not in weights]:
+        raise StateDictError(f"a recurrent layer's weights are weight_ih_l0, weight_hh_l0, ...; missing {missing[0]}")
+    projected = "weight_hr_l0" in weights
+    (rows, D), (_, P) = _matrix(weights, "weight_ih_l0"), _matrix(weights, "weight_hh_l0")
+    H = _matrix(weights, "weight_hr_l0")[1] if projected else P
+    blocks = rows // H if H and rows % H == 0 else 0
+    cell = MGU if stated is MGU and blocks == 2 else CELLS.get(blocks)
+    if cell is None or (projected and cell is not LSTM):
+        raise ShapeError(
+            f"weight_ih_l0 must have H (RNN), 3 H (GRU) or 4 H (LSTM, the only one with weight_hr) rows for H = {H}, "
+            f"got {rows}"
+        )
+    return cell, D, H, P
+
+
 def _perceptron(weights: Mapping[str, Array], dtype: DTypeLike, options: dict[str, Any]) -> MLP:
     """A perceptron of these shapes; only a file of elman says that it is one."""
     missing = [name for name in ("weight_ih", "weight_ho") if name not in weights]
@@ -134,23 +159,14 @@ def _recurrent(
 ) -> Any:
     """A recurrent layer of these shapes, its weights not loaded."""
     parts = _parts(weights, labels)
-    projected = "weight_hr_l0" in weights
-    (rows, D), (_, P) = _matrix(weights, "weight_ih_l0"), _matrix(weights, "weight_hh_l0")
-    H = _matrix(weights, "weight_hr_l0")[1] if projected else P
-    blocks = rows // H if H and rows % H == 0 else 0
-    cell = MGU if stated is MGU and blocks == 2 else CELLS.get(blocks)
-    if cell is None or (projected and cell is not LSTM):
-        raise ShapeError(
-            f"weight_ih_l0 must have H (RNN), 3 H (GRU) or 4 H (LSTM, the only one with weight_hr) rows for H = {H}, "
-            f"got {rows}"
-        )
+    cell, D, H, P = cell_of(weights, stated)
     if stated is not None and stated is not cell:
         raise StateDictError(f"the file states {stated.__name__}, but its weights have the shapes of {cell.__name__}")
     if cell is RNN and "nonlinearity" not in options:
         raise ArgumentError('nonlinearity must be given, since weights do not tell it: "tanh" is PyTorch\'s default')
     foreign = {"nonlinearity": RNN, "reset_after": GRU}
     _refuse_options({k: v for k, v in options.items() if foreign.get(k, cell) is not cell}, f"one {cell.__name__}")
-    if projected:
+    if "weight_hr_l0" in weights:
         options = options | {"proj_size": P}
     return cell(
         D, H, 1 + max(int(part[1]) for part in parts), bias=any(name.startswith("bias") for name in weights),

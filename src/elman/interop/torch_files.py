@@ -67,8 +67,8 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
         inside = [k for k, v in weights.items() if isinstance(v, Mapping)] if isinstance(weights, Mapping) else []
         raise StateDictError(
             f"{os.fspath(path)} must hold weights by name{'' if key is None else f' under {key!r}'}, got "
-            f"{_describe(weights)}; where one of its entries holds them, give its name, such as key="
-            f"{str(inside[0]) if inside else 'state_dict'!r}"
+            f"{_describe(weights)}; where one of its entries holds them, give its name as key (--key), "
+            f"such as {str(inside[0]) if inside else 'state_dict'!r}"
         )
     return {name.removeprefix(prefix): values(weights[name], name) for name in names}
 
