@@ -267,7 +267,11 @@ def test_metadata_that_are_not_understood_are_refused(text, path):
 
 def test_stated_classes_must_fit_the_shapes(path):
     weights = randomized(elman.GRU(3, 4)).state_dict()
-    for text, words in (("LSTM()", "states LSTM, but .* GRU"), ("Network(at='steps')", "Network"), ("MLP()", "missing")):
+    for text, words in (
+        ("LSTM()", "states LSTM, but .* GRU"),
+        ("Network(at='steps')", "Network"),
+        ("MLP()", "missing"),
+    ):
         safetensors.numpy.save_file(weights, path, metadata={"elman:": text})
         with pytest.raises(StateDictError, match=words):
             from_safetensors(path)

@@ -1017,7 +1017,9 @@ def test_refused_choices():
             from_onnx(made, key)
     with pytest.raises(ArgumentError, match="must name at least one"):
         from_onnx(made, [])
-    with pytest.raises(ArgumentError, match="has no RNN, LSTM or GRU node at its top level or in an If.*it has Identity"):
+    with pytest.raises(
+        ArgumentError, match="has no RNN, LSTM or GRU node at its top level or in an If.*it has Identity"
+    ):
         from_onnx(model([op("Identity", ["x"], "Y")], {}))
 
 
@@ -1442,9 +1444,7 @@ def test_a_branch_without_a_layer():
     passing = helper.make_graph(
         [op("Identity", ["x"], "Y")], "else", [], [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)]
     )
-    node = helper.make_node(
-        "If", ["high"], ["out"], name="rate", then_branch=made.then, else_branch=passing
-    )
+    node = helper.make_node("If", ["high"], ["out"], name="rate", then_branch=made.then, else_branch=passing)
     with pytest.raises(ArgumentError, match="in the else branch of If 'rate': .*no RNN, LSTM or GRU.*branch="):
         from_onnx(wrapped([node]))
     loaded = from_onnx(wrapped([node]), branch="then")
@@ -1458,9 +1458,7 @@ def nested():
     inner, outer = Branched(seeds=(0, 1)), Branched(seeds=(2, 3))
     node = copied(inner.node, name="inner", input=["deep"], output=["Y"])
     body = helper.make_graph([node], "then", [], [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)])
-    whole = helper.make_node(
-        "If", ["high"], ["out"], name="outer", then_branch=body, else_branch=outer.otherwise
-    )
+    whole = helper.make_node("If", ["high"], ["out"], name="outer", then_branch=body, else_branch=outer.otherwise)
     return wrapped([whole], inputs=("high", "deep")), {
         ("then", "then"): inner.cases[0],
         ("then", "else"): inner.cases[1],

@@ -164,7 +164,9 @@ def _tell_source(weights: StatedWeights, assumed: dict[str, Any], unused: list[s
         print(f"STATED by the file: {', '.join(filter(None, map(' '.join, weights.stated.items()))).strip()}")
     if assumed:
         flags = ", ".join("--" + name.replace("_", "-") for name in assumed)
-        print(f"ASSUMED, since the file does not state it: {_words(assumed)}. Where it is otherwise, say so by {flags}.")
+        print(
+            f"ASSUMED, since the file does not state it: {_words(assumed)}. Where it is otherwise, say so by {flags}."
+        )
     if unused:
         shown = ", ".join(unused[:MOST]) + (f" and {len(unused) - MOST} more" if len(unused) > MOST else "")
         print(f"NOT USED: {shown}")

@@ -92,7 +92,7 @@ def from_onnx(
         if different := _different(found[0][1], found[-1][1]):
             raise ArgumentError(
                 f"{', '.join(found[0][1].nodes)} in {_told(found[0][0])}, and {', '.join(found[-1][1].nodes)} in "
-                f"{_told(way)}, differ in {different}: choose one by branch=\"then\" or \"else\", or for each If by "
+                f'{_told(way)}, differ in {different}: choose one by branch="then" or "else", or for each If by '
                 f"its name, such as branch={found[0][0]}"
             )
     return _joined(found)

@@ -1,7 +1,7 @@
 """Recurrent nodes inside an ``If`` of an ONNX graph: one branch is put in the place of its ``If``.
 
-A model for several sampling rates, say, has one network in each branch. Once a branch is chosen, or both are tried, what
-is left is a graph whose recurrent nodes are at the top level.
+A model for several sampling rates, say, has one network in each branch. Once a branch is chosen, or both are tried,
+what is left is a graph whose recurrent nodes are at the top level.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _ways(model: ModelProto, branch: Branch, way: dict[str, str]) -> Iterator[tu
     if node.op_type != "If":
         inner = next(_inside(node))
         raise ArgumentError(
-            f"{inner.op_type} {label(inner)!r} is in the body of {node.op_type} {label(node)!r}, which runs it as often "
-            "as the data say: elman has no such layer. Load other nodes by node=, or export the model with the "
+            f"{inner.op_type} {label(inner)!r} is in the body of {node.op_type} {label(node)!r}, which runs it as "
+            "often as the data say: elman has no such layer. Load other nodes by node=, or export the model with the "
             "recurrent operator over the whole sequence"
         )
     name = label(node)

@@ -90,9 +90,9 @@ def load_safetensors(
     Returns
     -------
     dict of str to ndarray, or model
-        The weights by name, bfloat16 as float32 (exact), with an attribute ``stated``: what a file of elman says beside
-        them, such as ``{"": "GRU(reset_after=False)"}``, which :func:`elman.interop.from_torch` obeys. Or the model that
-        was given.
+        The weights by name, bfloat16 as float32 (exact), with an attribute ``stated``: what a file of elman says
+        beside them, such as ``{"": "GRU(reset_after=False)"}``, which :func:`elman.interop.from_torch` obeys. Or the
+        model that was given.
 
     Raises
     ------

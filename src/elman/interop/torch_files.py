@@ -58,8 +58,8 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
     except Exception as error:  # what a damaged file raises depends on where it is damaged
         raise StateDictError(
             f"{os.fspath(path)} must hold tensors and plain values only, as torch.save(model.state_dict(), path) "
-            f"writes; it holds other objects{_named(error)}, whose loading could run code, or is damaged. Nothing of it "
-            "was run"
+            f"writes; it holds other objects{_named(error)}, whose loading could run code, or is damaged. Nothing of "
+            "it was run"
         ) from error
     weights = content if key is None else _entry(content, key, path)
     names = present(weights, prefix) if isinstance(weights, Mapping) and weights else []

@@ -20,6 +20,8 @@ from .torch_files import load_pt
 Array = NDArray[Any]
 MOST = 12
 """Names that an error lists."""
+USUAL: dict[Any, dict[str, Any]] = {RNN: {"nonlinearity": "tanh"}, GRU: {"reset_after": True}}
+"""What PyTorch's layers have where their weights do not tell."""
 FOREIGN = {
     b"\x89HDF": "an HDF5 file; Keras reads it: elman.interop.from_keras takes its layers, or their get_weights()",
     b"\x08": "perhaps an ONNX model: elman.interop.from_onnx takes it",
@@ -119,8 +121,8 @@ def model_in_file(
     assumed: dict[str, Any] = {}
     if part not in stated:
         layer = numbered({n.removeprefix(part): v for n, v in used.items() if n.startswith(part)})
-        own = {RNN: {"nonlinearity": "tanh"}, GRU: {"reset_after": True}}.get(cell_of(layer)[0], {})
-        assumed = {name: value for name, value in {**own, "zoneout": 0.0}.items() if name not in options}
+        usual = {**USUAL.get(cell_of(layer)[0], {}), "zoneout": 0.0}
+        assumed = {name: value for name, value in usual.items() if name not in options}
     given = {**options, **assumed}
     if network:
         model: Any = model_from_weights(used, None, given, stated)
