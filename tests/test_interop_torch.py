@@ -469,6 +469,13 @@ def test_whole_modules_are_objects(tmp_path):
         load_pt(tmp_path / "module.pt")
 
 
+@pytest.mark.filterwarnings("ignore:.*jit:DeprecationWarning")
+def test_a_program_is_named(tmp_path):
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 3)), tmp_path / "program.jit")
+    with pytest.raises(StateDictError, match="TorchScript.*state_dict"):
+        load_pt(tmp_path / "program.jit")
+
+
 @pytest.mark.parametrize("version", ["2.5.1+cpu", "2.9.1", "1.13.0"])
 def test_versions_whose_loading_can_be_abused(version, tmp_path, monkeypatch):
     torch.save({"a": torch.ones(1)}, tmp_path / "a.pt")

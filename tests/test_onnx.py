@@ -1439,6 +1439,27 @@ def test_only_states_may_differ_too():
         from_onnx(with_other.model)
 
 
+def test_a_branch_that_starts_from_zero_is_the_other_given_zeros():
+    """As exporters write a model whose states are optional."""
+    case = Case("LSTM", dtype="float32")
+    bodies = []
+    for branch, given in (("then", ("W", "R", "B", "h0", "c0")), ("else", ("W", "R", "B"))):
+        arrays = [numpy_helper.from_array(a, n) for n, a in case.weights.items()]
+        y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)
+        bodies.append(helper.make_graph([case.node(given=given)], branch, [], [y], arrays))
+    node = helper.make_node("If", ["high"], ["out"], name="given", then_branch=bodies[0], else_branch=bodies[1])
+    model = wrapped([node])
+    for name in ("h0", "c0"):
+        model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, None, H]))
+    loaded = from_onnx(model)
+    assert loaded.inputs == {"x": "x", "h0": "h0", "c0": "c0"}
+    assert loaded.branches == {"given": "either"}
+    zeros = {name: np.zeros((1, B, H), "float32") for name in ("h0", "c0")}
+    for high, states in ((True, case.states), (False, zeros)):
+        expected = runtime(model, {"x": case.x, "high": np.array(high), **case.states})
+        assert_same([loaded(case.x, (states["h0"], states["c0"]))[0]], case.expected(expected), "float32")
+
+
 def test_a_branch_without_a_layer():
     made = Branched()
     passing = helper.make_graph(

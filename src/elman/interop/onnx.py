@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, MissingExtraError, ShapeError
 from ..layers import GRU, LSTM, RNN
-from .onnx_branches import Branch, decided
+from .onnx_branches import Branch, decided, nodes
 from .onnx_export import to_onnx
 from .onnx_graph import Graph, Origin, attributes, is_recurrent, label
 from .onnx_layer import Layer, OnnxLayer
@@ -118,15 +118,29 @@ def _different(one: OnnxLayer, other: OnnxLayer) -> str:
         "the weights": np.array_equal(one.layer.theta, other.layer.theta),
         "initial states": len(states[0]) == len(states[1]) and all(map(np.array_equal, *states)),
         "lengths": _same(one.lengths, other.lengths),
-        "what is given at the call": one.inputs.keys() == other.inputs.keys(),
+        "what is given at the call": _start_alike(one, other),
     }
     return ", ".join(name for name, is_same in same.items() if not is_same)
 
 
+def _start_alike(one: OnnxLayer, other: OnnxLayer) -> bool:
+    """Whether the same is given at the call, or states in one and none in the other, which starts from zero.
+
+    Exporters write a model with optional states as an If: what starts from zero is then the other, given zeros.
+    """
+    fewer, more = sorted((one, other), key=lambda m: len(m.inputs))
+    return fewer.inputs.keys() <= more.inputs.keys() and (
+        fewer.inputs.keys() == more.inputs.keys()
+        or (more.inputs.keys() - fewer.inputs.keys() <= {"h0", "c0"} and "h0" not in fewer.inputs and fewer.h0 is None)
+    )
+
+
 def _joined(found: list[tuple[dict[str, str], OnnxLayer]]) -> OnnxLayer:
     """One of several layers that are the same, with the names of all the tensors that it may read."""
-    first = found[0][1]
-    inputs = {name: " or ".join(dict.fromkeys(m.inputs[name] for _, m in found)) for name in first.inputs}
+    first = max((m for _, m in found), key=lambda m: len(m.inputs))
+    inputs = {
+        name: " or ".join(dict.fromkeys(m.inputs[name] for _, m in found if name in m.inputs)) for name in first.inputs
+    }
     branches: dict[str, str] = {}
     for way, _ in found:
         for name, branch in way.items():
@@ -136,16 +150,16 @@ def _joined(found: list[tuple[dict[str, str], OnnxLayer]]) -> OnnxLayer:
 
 def _layer(graph: Graph, node: Any, dtype: DTypeLike | None) -> OnnxLayer:
     """The layer of nodes at the top level of a graph."""
-    nodes = _select(graph, node)
-    for first, second in pairwise(nodes):
+    chosen = _select(graph, node)
+    for first, second in pairwise(chosen):
         if reason := graph.between(first, second):
             raise ArgumentError(
-                f"{_listed(nodes)} are not one stack: {label(second)!r} does not continue {label(first)!r}, {reason}; "
+                f"{_listed(chosen)} are not one stack: {label(second)!r} does not continue {label(first)!r}, {reason}; "
                 "load them one by one, by node="
             )
-    readings = [read(graph, n) for n in nodes]
+    readings = [read(graph, n) for n in chosen]
     options = _shared(readings)
-    source, batch_first = _source(graph, nodes[0], options["layout"])
+    source, batch_first = _source(graph, chosen[0], options["layout"])
     layer = _build(readings, options, batch_first, dtype)
     states = constant_states(readings, layer.dtype)
     inputs = {"x": source}
@@ -197,7 +211,7 @@ def _select(graph: Graph, wanted: str | int | Sequence[str | int] | None) -> lis
     if not there:
         raise ArgumentError(
             "the model has no RNN, LSTM or GRU node at its top level or in an If, which is where elman looks; it has "
-            f"{', '.join(sorted({n.op_type for n in graph.model.graph.node})) or 'no nodes'}"
+            f"{', '.join(sorted({n.op_type for n in nodes(graph.model.graph)})) or 'no nodes'}"
         )
     if wanted is None:
         return there

@@ -71,7 +71,7 @@ def _check(model: ModelProto, branch: Branch) -> None:
         return
     if not isinstance(branch, str | Mapping):
         raise DTypeError(f"branch must be 'then', 'else', or a mapping of names of If nodes to these; got {branch!r}")
-    there = [label(node) for node in _nodes(model.graph) if node.op_type == "If" and any(_inside(node))]
+    there = [label(node) for node in nodes(model.graph) if node.op_type == "If" and any(_inside(node))]
     if not there:
         raise ArgumentError(f"branch must not be given, for no If has a recurrent node in it; got {branch!r}")
     values, names = ([branch], []) if isinstance(branch, str) else (list(branch.values()), list(branch))
@@ -86,17 +86,17 @@ def _bodies(node: NodeProto) -> list[GraphProto]:
     return [graph for a in node.attribute for graph in ([a.g] if a.HasField("g") else a.graphs)]
 
 
-def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+def nodes(graph: GraphProto) -> Iterator[NodeProto]:
     """All nodes of a graph and of those inside it."""
     for node in graph.node:
         yield node
         for body in _bodies(node):
-            yield from _nodes(body)
+            yield from nodes(body)
 
 
 def _inside(node: NodeProto) -> Iterator[NodeProto]:
     """The recurrent nodes inside a node."""
-    return (inner for body in _bodies(node) for inner in _nodes(body) if is_recurrent(inner))
+    return (inner for body in _bodies(node) for inner in nodes(body) if is_recurrent(inner))
 
 
 def _inlined(model: ModelProto, place: int, branch: str) -> ModelProto:

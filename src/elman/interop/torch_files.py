@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,10 +53,17 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
             '(CVE-2025-32434, CVE-2026-24747). pip install "torch>=2.10", or save the weights as safetensors'
         )
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a TorchScript archive, which is refused below
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
     except Exception as error:  # what a damaged file raises depends on where it is damaged
+        if "TorchScript" in str(error):
+            raise StateDictError(
+                f"{os.fspath(path)} is a program of TorchScript, which would run when it is loaded. Where you trust "
+                "it, save its weights: torch.save(torch.jit.load(path).state_dict(), other)"
+            ) from error
         raise StateDictError(
             f"{os.fspath(path)} must hold tensors and plain values only, as torch.save(model.state_dict(), path) "
             f"writes; it holds other objects{_named(error)}, whose loading could run code, or is damaged. Nothing of "
