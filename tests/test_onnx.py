@@ -1548,6 +1548,19 @@ def test_a_node_at_the_top_needs_no_branch():
     assert loaded.branches == {}
 
 
+def test_the_name_of_a_node_in_one_branch_chooses_it():
+    first = Branched(where="outside")
+    for branch, case in zip(("then", "else"), first.cases, strict=True):
+        loaded = from_onnx(first.model, f"{branch}_node")
+        assert loaded.branches == {"rate": branch}
+        assert np.array_equal(loaded.layer.theta, from_onnx(case.model()).layer.theta)
+    for key in ("nothing", ["then_node", "else_node"]):
+        with pytest.raises(ArgumentError, match="node must be one of"):
+            from_onnx(first.model, key)
+    with pytest.raises(ArgumentError, match="node must be one of 'then_node'"):
+        from_onnx(first.model, "else_node", branch="then")
+
+
 def test_choices_of_branches_that_are_refused():
     model = Branched().model
     for branch, error, words in (

@@ -47,8 +47,12 @@ def from_onnx(
     node : str, int, or sequence of these, optional
         Name of a node or of its first output, or its number among the recurrent nodes; or those of a stack, the first
         layer first. All recurrent nodes by default.
+    branch : {"then", "else"}, or mapping of str to these, optional
+        Which branch to look into, of every ``If`` with a recurrent node in it, or by the name of the ``If``. Not needed
+        where both branches have the same layer, or one of them alone has the nodes that are asked for by name.
     dtype : {"float64", "float32"}, optional
-        Type of the layer. By default float64 if the model has such weights, float32 otherwise; both hold them exactly.
+        Type of the layer. By default float64 if the model has such weights, or ones of 8 bits, which stand for numbers
+        that only float64 holds; float32 otherwise. Both then hold the weights exactly.
 
     Returns
     -------
@@ -81,7 +85,12 @@ def from_onnx(
     if branch is None and node is not None and _at_top(loaded, node):
         return _layer(Graph(loaded), node, dtype)
     found: list[tuple[dict[str, str], OnnxLayer]] = []
+    by_name = node is not None and all(isinstance(key, str) for key in _keys(node))
+    elsewhere = loaded
     for way, one in decided(loaded, branch):
+        if by_name and way and not _at_top(one, node):
+            elsewhere = one
+            continue
         try:
             found.append((way, _layer(Graph(one), node, dtype)))
         except (ArgumentError, ShapeError) as error:
@@ -95,14 +104,18 @@ def from_onnx(
                 f'{_told(way)}, differ in {different}: choose one by branch="then" or "else", or for each If by '
                 f"its name, such as branch={found[0][0]}"
             )
-    return _joined(found)
+    return _joined(found) if found else _layer(Graph(elsewhere), node, dtype)
 
 
 def _at_top(model: ModelProto, wanted: Any) -> bool:
     """Whether all nodes that are asked for are asked for by name, and are at the top level."""
-    keys = [wanted] if isinstance(wanted, str) else wanted if isinstance(wanted, Sequence) else [wanted]
     names = {name for n in model.graph.node if is_recurrent(n) for name in (n.name, n.output[0]) if name}
-    return all(isinstance(key, str) and key in names for key in keys)
+    return all(isinstance(key, str) and key in names for key in _keys(wanted))
+
+
+def _keys(wanted: Any) -> list[Any]:
+    """The nodes that are asked for, each by its name or number."""
+    return list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes) else [wanted]
 
 
 def _told(way: dict[str, str]) -> str:
@@ -216,7 +229,7 @@ def _select(graph: Graph, wanted: str | int | Sequence[str | int] | None) -> lis
     if wanted is None:
         return there
     found = []
-    for key in list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes) else [wanted]:
+    for key in _keys(wanted):
         if isinstance(key, bool) or not isinstance(key, str | int):
             raise DTypeError(
                 f"node must be a name, a number from 0, or a sequence of these; got {key!r} ({type(key).__name__})"
