@@ -249,6 +249,14 @@ def test_what_the_file_states_is_obeyed(capsys, tmp_path, inputs, make):
     assert "ASSUMED" not in out
 
 
+def test_what_is_stated_is_printed_in_one_order(capsys, tmp_path, inputs):
+    pytest.importorskip("safetensors")
+    elman.interop.save_safetensors(STATED[5](), tmp_path / "w.safetensors")
+    _, out, _ = run(capsys, "diagnose", tmp_path / "w.safetensors", "--input", inputs)
+    stated = "STATED by the file: Network(at='end'), layer. GRU(reset_after=False), readout. Readout()"
+    assert out.splitlines()[0] == stated
+
+
 def test_an_identity_network_that_explodes_is_said_to_explode(capsys, tmp_path, inputs):
     """As a tanh network it would be saturated, and its gradient vanish."""
     pytest.importorskip("safetensors")

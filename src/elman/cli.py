@@ -161,7 +161,9 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 def _tell_source(weights: StatedWeights, assumed: dict[str, Any], unused: list[str]) -> None:
     """Print what the file states, what was assumed in its place, and what was left aside."""
     if weights.stated:
-        print(f"STATED by the file: {', '.join(filter(None, map(' '.join, weights.stated.items()))).strip()}")
+        # the file keeps no order
+        parts = [f"{part} {kind}".strip() for part, kind in sorted(weights.stated.items())]
+        print(f"STATED by the file: {', '.join(parts)}")
     if assumed:
         flags = ", ".join("--" + name.replace("_", "-") for name in assumed)
         print(
