@@ -19,6 +19,7 @@ from .losses import Loss, get_loss
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
 from .states import State
+from .targets import last_targets
 from .trace import Gradients, Trace, final_output, spacing
 
 Array = NDArray[Any]
@@ -320,7 +321,7 @@ class Network(Parameterised):
             d = np.random.default_rng(rng).standard_normal((B, Q)).astype(self.dtype)
         else:
             loss = get_loss(loss)
-            target = self._last_targets(np.asarray(y), 1 + getattr(loss, "target_axes", 1), (batch.T, B), batch.single)
+            target = last_targets(y, 1 + getattr(loss, "target_axes", 1), batch)
             # a loss averages over the batch: B sequences see the gradient of their own loss
             d = B * np.asarray(loss.value_and_gradient(rows[-1].view(Q).copy(), target)[1], self.dtype)
         start = self.readout.rows_backward(rows, d, np.empty(self.readout.parameters.size, self.dtype), FRESH)
@@ -328,21 +329,6 @@ class Network(Parameterised):
         out, first = np.zeros((B, sum(sizes)), self.dtype), sum(sizes[:-1])
         out[:, first : first + R] = start.view(R)
         return out
-
-    def _last_targets(self, y: Array, last_axes: int, every: tuple[int, int], single: bool) -> Array:
-        """Targets (B, ...) of the last step, from targets of that step, with ``last_axes`` axes, or of every step."""
-        T, B = every
-        if single:
-            y = y[None] if y.ndim < last_axes else y[:, None]
-        elif y.ndim > last_axes and self.layer.batch_first:
-            y = y.swapaxes(0, 1)
-        wanted = every if y.ndim > last_axes else (B,)
-        if y.ndim not in (last_axes, last_axes + 1) or y.shape[: len(wanted)] != wanted:
-            raise ShapeError(
-                f"y must have the leading axes {(T, B)} (every step, as x has them) or {(B,)} (the last step), "
-                f"got {y.shape}"
-            )
-        return y[-1] if y.ndim > last_axes else y
 
     def __repr__(self) -> str:
         at = "" if self.at == "steps" else f", at={self.at!r}"

@@ -151,8 +151,9 @@ class Recurrent(Dynamics):
 
         Parameters
         ----------
-        x : array_like, shape (T, B, D), (B, T, D) with ``batch_first``, or (T, D); or list of ndarray, each (T_i, D)
-            Input sequences; converted to the layer's dtype. T, B and lengths may be 0.
+        x : array_like, shape (T, B, D), (B, T, D) with ``batch_first``, or (T, D); or list of array_like, each (T_i, D)
+            Input sequences; converted to the layer's dtype. T, B and lengths may be 0. A list holds one sequence an
+            item, whatever that is: arrays, tensors, data frames, nested lists of two levels.
         h0 : array_like, shape (num_layers * num_directions, B, H), or without B for one sequence
             Initial state; zero, or the learned one, by default. For an LSTM the tuple (h0, c0).
         lengths : array_like of int, shape (B,), optional
