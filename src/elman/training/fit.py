@@ -48,7 +48,7 @@ def fit(
         Its ``theta`` is updated.
     x : array_like, shape (T, N, D), or (N, T, D) with ``batch_first``, or (T, D) for one sequence
         Inputs, of a floating dtype; converted to the dtype of the network. (N, D) for a network without time. A list
-        holds one sequence (T_i, D) an item, of any lengths, whatever that is: arrays, tensors, data frames, nested lists.
+        holds one sequence (T_i, D) an item, of any lengths: arrays, tensors, data frames or nested lists.
     y : array_like
         Targets: with a time axis, (T, N, Q), the loss sees every step; without, (N, Q), the last step only. For
         ``"cross_entropy"``, integer classes of shape (T, N) or (N,). A single sequence has no axis N. For a list x, a
