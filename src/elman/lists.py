@@ -45,10 +45,12 @@ def is_list(value: Any) -> bool:
 
 def _is_sequence(value: Any) -> bool:
     """Whether NumPy would look at the items of this one by one."""
+    if hasattr(value, "shape"):
+        return False
     if isinstance(value, list | tuple):
-        return not hasattr(value, "shape")
-    known = isinstance(value, str | bytes | Mapping) or any(
-        hasattr(value, name) for name in ("shape", "__array__", "__array_interface__")
+        return True
+    known = (
+        isinstance(value, str | bytes | Mapping) or hasattr(value, "__array__") or hasattr(value, "__array_interface__")
     )
     return not known and hasattr(value, "__len__") and hasattr(value, "__getitem__")
 

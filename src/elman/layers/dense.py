@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..kernels.activations import NONLINEARITIES, activate_rows, scale_rows
-from ..validation import choice, matching, plain, real_array, real_dtype, size
+from ..validation import all_finite, choice, matching, plain, real_array, real_dtype, size
 from .affine import Affine, Packed, Rows
 from .buffers import Buffers, Fresh, scratch
 from .initializers import Initializer, by_name
@@ -161,7 +161,7 @@ class Dense(Parameterised):
     @property
     def layout(self) -> tuple[Any, ...]:
         """Kind, sizes and dtype: a trace can be read by what has the same."""
-        return type(self).__name__, self.input_size, self.hidden_size, self.output_size, self.dtype.name
+        return type(self).__name__, self.input_size, self.hidden_size, self.output_size, self.dtype
 
     def check_trace(self, layout: tuple[Any, ...], version: Version) -> None:
         """Refuse rows of a layer of other sizes, beyond whose arrays compiled code would read, or of other weights.
@@ -190,7 +190,7 @@ class Dense(Parameterised):
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         d_x = self.rows_backward(trace.rows, d.reshape(trace.rows[0].n, self.output_size), theta, buffers)
         x = np.ascontiguousarray(d_x.view(self.input_size)).reshape(*d.shape[:-1], self.input_size)
-        if not (np.isfinite(theta).all() and np.isfinite(x).all()):
+        if not (all_finite(theta) and all_finite(x)):
             raise NonFiniteError(
                 f"{type(self).__name__}: the gradient overflows in {self.dtype}; scale the loss or the input down",
                 what="gradient", layer=type(self).__name__,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
-from ..validation import choice, matching
+from ..validation import all_finite, choice, matching
 from .affine import Rows
 from .buffers import Buffers, Fresh
 from .dense import Dense
@@ -260,7 +260,7 @@ class Network(Parameterised):
         if at_end:
             d_state = layer.spread_final(trace.layer, d_rows, d_state)
         grads = layer.backward_rows(trace.layer, None if at_end else d_rows, d_state, need_x, buffers, theta[:n])
-        if not np.isfinite(theta[n:]).all():
+        if not all_finite(theta[n:]):
             raise NonFiniteError(
                 f"the gradient of the readout's parameters overflows in {self.dtype}; scale the loss down",
                 what="gradient", layer="readout",
