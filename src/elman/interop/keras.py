@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError, StateDictError
 from ..layers import GRU, LSTM, RNN
+from ..layers.parameters import rounded
 from ..layers.recurrent import Recurrent
 
 Array = NDArray[Any]
@@ -97,7 +98,7 @@ def from_keras(
         len(first.directions[0][0]), H, len(layers), bias=len(first.directions[0]) == 3, batch_first=batch_first,
         bidirectional=len(first.directions) == 2, dtype=kind, weight_ih_init="zeros", weight_hh_init="zeros", **options,
     )  # fmt: skip
-    out.load_state_dict(weights)
+    out.load_state_dict(rounded(weights, out.dtype))
     return out
 
 

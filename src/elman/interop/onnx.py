@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from ..errors import ArgumentError, DTypeError, MissingExtraError
 from ..layers import GRU, LSTM, RNN
 from ..layers.batch import Batch
+from ..layers.parameters import rounded
 from ..validation import is_list
 from .onnx_export import to_onnx
 from .onnx_graph import Graph, Origin, attributes, label
@@ -171,6 +172,7 @@ def from_onnx(
         layer first. All recurrent nodes by default.
     dtype : {"float64", "float32"}, optional
         Type of the layer. By default float64 if the model has such weights, float32 otherwise; both hold them exactly.
+        A narrower one rounds.
 
     Returns
     -------
@@ -321,5 +323,5 @@ def _build(readings: list[Reading], options: dict[str, Any], batch_first: bool, 
     )  # fmt: skip
     # a layer of the stack without biases has zero ones
     absent = {name: np.zeros_like(view) for name, view in layer.params.items() if name.startswith("bias")}
-    layer.load_state_dict({**absent, **weights})
+    layer.load_state_dict(rounded({**absent, **weights}, layer.dtype))
     return layer

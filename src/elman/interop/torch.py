@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..errors import ArgumentError, DTypeError, MissingExtraError, ShapeError, StateDictError
 from ..layers import GRU, LSTM, RNN, Network, Readout
 from ..layers.dense import Dense
+from ..layers.parameters import rounded
 from ..layers.recurrent import Recurrent
 
 Array = NDArray[Any]
@@ -96,7 +97,7 @@ def from_torch(
     names = present(source, prefix)
     weights = {name.removeprefix(prefix): _array(source[name], name) for name in names}
     layer = _make(weights, names, dtype, options)
-    layer.load_state_dict(weights)
+    layer.load_state_dict(rounded(weights, layer.dtype))
     return layer
 
 

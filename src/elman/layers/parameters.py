@@ -198,6 +198,12 @@ class Parameters(Mapping[str, Array]):
         self._bind(state["theta"])
 
 
+def rounded(weights: Mapping[str, Array], dtype: np.dtype[Any]) -> dict[str, Array]:
+    """Weights in another dtype, for conversions that were asked for a narrower one: loading itself never rounds."""
+    with np.errstate(over="ignore"):  # what is infinite afterwards is refused when it is loaded
+        return {name: value.astype(dtype) if value.dtype.kind == "f" else value for name, value in weights.items()}
+
+
 class Parameterised(Fixed):
     """What everything with parameters has: ``params``, ``theta``, ``state_dict``, ``load_state_dict``.
 
