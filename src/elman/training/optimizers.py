@@ -33,11 +33,6 @@ class Optimizer(Fixed, ABC):
     ----------
     lr : float
         Learning rate, positive. It may be changed between steps by assignment.
-
-    Attributes
-    ----------
-    step_count : int
-        Number of steps taken; cannot be assigned.
     """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("lr",)
@@ -50,7 +45,7 @@ class Optimizer(Fixed, ABC):
 
     @property
     def step_count(self) -> int:
-        """Number of steps taken."""
+        """Number of steps taken; cannot be assigned."""
         return self._step_count
 
     def __setattr__(self, name: str, value: Any) -> None:
