@@ -499,7 +499,12 @@ def test_the_plain_network_fulfils_the_protocol():
         ({"max_sequences": 1}, ArgumentError, "at least 2"),
         ({"y": np.zeros(40)}, ShapeError, r"add the axis of channels: y\[\.\.\., None\]"),
         ({"x": None}, ArgumentError, "got None"),
-        ({"x": [np.zeros((4, 2))] * 3}, ArgumentError, "cut windows of one length"),
+        (
+            {"x": [np.zeros((4, 2)), np.zeros((5, 2))]},
+            ShapeError,
+            r"x\[1\] has shape \(5, 2\).*Cut windows of one length",
+        ),
+        ({"x": []}, ShapeError, "three axes"),
         ({"x": np.zeros((40, 2))}, ArgumentError, r"at least 2 sequences, got 1.*elman\.datasets\.windows"),
         ({"x": np.zeros((40, 1, 2))}, ArgumentError, "at least 2 sequences, got 1"),
         ({"x": np.zeros((0, 5, 2))}, ArgumentError, "at least one time step"),

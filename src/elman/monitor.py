@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from .diagnostics.curve import GrowthCurve
 from .diagnostics.growth import backward_growth, unit_vectors
 from .diagnostics.intervals import interval_text
-from .diagnostics.validation import plain_array, positive_number, require_finite, whole_number
+from .diagnostics.validation import positive_number, require_finite, side_by_side, whole_number
 from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from .layers.recurrent import Recurrent
+from .lists import is_list
 from .training import Update
 
 Array = NDArray[Any]
@@ -78,7 +79,7 @@ class Monitor:
 
     Parameters
     ----------
-    x : ndarray, shape (T, n, D), or (n, T, D) for a batch-first model, optional
+    x : array_like, shape (T, n, D), or (n, T, D) for a batch-first model; or list of array_like, each (T, D); optional
         Sequences of one length to look at, the same each time. By default those of the batch of that update, from the
         state it started from; of several lengths the longest, as far as all of them go.
     every : int, default 100
@@ -114,6 +115,7 @@ class Monitor:
         self.threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
         self.readings: list[Reading] = []
         self.warned: str | None = None
+        self._listed = is_list(x)
         self._x = None if x is None else _sequences(x)
         self._seed = int(np.random.default_rng(rng).integers(2**63))
         self._seen = 0
@@ -170,6 +172,8 @@ class Monitor:
     def _probe(self, update: Update, layer: Recurrent) -> tuple[Any, Any]:
         """Sequences to look at, and the state they start from."""
         x, state = (update.x, update.state) if self._x is None else (self._x, None)
+        if self._listed and layer.batch_first:
+            x = x.swapaxes(0, 1)
         options = update.options if self._x is None else {}
         if "reset" in options:
             raise ArgumentError(
@@ -256,7 +260,9 @@ class Monitor:
 def _sequences(x: Any) -> Array:
     """Sequences to look at, checked as far as can be without the layer."""
     try:
-        array = plain_array(x, "x")
+        array = side_by_side(x, "x", 1)
+    except ShapeError:
+        raise
     except ValueError as error:
         raise ShapeError("x must be one array: sequences of one length, with the same channels") from error
     if array.dtype.kind not in "fiu":

@@ -51,7 +51,7 @@ def diagnose(
     model : layer, network, or Linearization
         Anything with the methods of :class:`~elman.diagnostics.sequences.Diagnosable`; or the Jacobians of any network,
         such as a :class:`~elman.linearization.JacobianStack`.
-    x : ndarray, shape (T, n, D), or (n, T, D) for a batch-first model
+    x : array_like, shape (T, n, D), or (n, T, D) for a batch-first model; or list of array_like, each (T, D)
         At least 2 sequences. Half of them, at most 32, are set aside for :meth:`Diagnosis.verify` if there are 4 or
         more. Leave out for a Linearization. Overlapping windows of one series are fewer independent sequences than
         windows: they make the intervals too narrow.

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
-from .validation import plain_array, require_finite, trajectories
+from .validation import plain_array, require_finite, side_by_side, trajectories
 
 MOST_RESERVED = 32
 
@@ -241,13 +241,10 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
         )
     if start is not None:
         raise ArgumentError("start belongs to a Linearization; a model gives its own start vectors (labels y, readout)")
-    if x is None or isinstance(x, (list, tuple)):
-        was = "None" if x is None else f"a {type(x).__name__}"
-        raise ArgumentError(
-            f"x must be one array of sequences of equal length, got {was}: the diagnosis compares gradients lag by "
-            "lag. Stack the sequences, or cut windows of one length (elman.datasets.windows)"
-        )
-    array, axis = plain_array(x, "x"), model.batch_axis
+    if x is None:
+        raise ArgumentError("x must be one array of sequences, or a list of sequences of one length, got None")
+    axis = model.batch_axis
+    array = side_by_side(x, "x", axis)
     if array.ndim not in (2, 3):
         raise ShapeError(f"x must have three axes, sequences along axis {axis}; got shape {array.shape}")
     n = 1 if array.ndim == 2 else array.shape[axis]
@@ -260,7 +257,7 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     if array.shape[1 - axis] == 0:
         raise ArgumentError(f"x must have at least one time step, got shape {array.shape}")
     require_finite(array, "x")
-    labels = None if y is None else plain_array(y, "y")
+    labels = None if y is None else side_by_side(y, "y", axis, 1 + _target_axes(loss))
     if labels is not None:
         _label_axis(labels, array, axis, loss)
         require_finite(labels, "y")
@@ -304,14 +301,18 @@ def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) 
     return GivenJacobians(lin, vectors)
 
 
+def _target_axes(loss: Any) -> int:
+    """Axes of a label: classes have none of channels; names are those of ``Network.loss_start``."""
+    return 0 if isinstance(loss, str) and loss == "cross_entropy" else getattr(loss, "target_axes", 1)
+
+
 def _label_axis(y: Array, x: Array, batch_axis: int, loss: Any) -> int:
     """Axis of ``y`` that holds the sequences: that of ``x`` for labels at every step, else the first.
 
     The number of axes decides, never a length: sequences, steps and channels may be equally many.
     """
     n, every = x.shape[batch_axis], x.shape[:2]
-    # classes have no axis of channels; names are those of Network.loss_start
-    target_axes = 0 if isinstance(loss, str) and loss == "cross_entropy" else getattr(loss, "target_axes", 1)
+    target_axes = _target_axes(loss)
     if y.ndim == 2 + target_axes and y.shape[:2] == every:
         return batch_axis
     if y.ndim == 1 + target_axes and y.shape[0] == n:

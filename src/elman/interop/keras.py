@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError, StateDictError
 from ..layers import GRU, LSTM, RNN, Network, Readout
+from ..layers.parameters import rounded
 from ..layers.recurrent import Recurrent
 from .keras_arrays import directions, is_cudnn, to_ours, to_theirs
 
@@ -119,7 +120,7 @@ def from_keras(
         len(first.directions[0][0]), H, len(layers), bias=len(first.directions[0]) == 3, batch_first=batch_first,
         bidirectional=len(first.directions) == 2, dtype=kind, weight_ih_init="zeros", weight_hh_init="zeros", **options,
     )  # fmt: skip
-    out.load_state_dict(weights)
+    out.load_state_dict(rounded(weights, out.dtype))
     return out
 
 
@@ -183,7 +184,7 @@ def _from_model(model: Any, dtype: DTypeLike | None, options: dict[str, Any]) ->
         )
     layer = from_keras(layers[:-1], dtype=dtype, **options)
     readout = Readout(len(weight), weight.shape[1], bias=bool(bias), dtype=dtype, weight_init="zeros")
-    readout.load_state_dict({"weight": weight.T, **({"bias": bias[0]} if bias else {})})
+    readout.load_state_dict(rounded({"weight": weight.T, **({"bias": bias[0]} if bias else {})}, readout.dtype))
     return Network(layer, readout, at="steps" if layers[-2].return_sequences else "end")
 
 

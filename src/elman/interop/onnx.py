@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, MissingExtraError, ShapeError
 from ..layers import GRU, LSTM, RNN
+from ..layers.parameters import rounded
 from .onnx_branches import Branch, decided, nodes
 from .onnx_export import to_onnx
 from .onnx_graph import Graph, Origin, attributes, is_recurrent, label
@@ -52,7 +53,7 @@ def from_onnx(
         where both branches have the same layer, or one of them alone has the nodes that are asked for by name.
     dtype : {"float64", "float32"}, optional
         Type of the layer. By default float64 if the model has such weights, or ones of 8 bits, which stand for numbers
-        that only float64 holds; float32 otherwise. Both then hold the weights exactly.
+        that only float64 holds; float32 otherwise. Both then hold the weights exactly. A narrower one rounds.
 
     Returns
     -------
@@ -301,5 +302,5 @@ def _build(readings: list[Reading], options: dict[str, Any], batch_first: bool, 
     )  # fmt: skip
     # a layer of the stack without biases has zero ones
     absent = {name: np.zeros_like(view) for name, view in layer.params.items() if name.startswith("bias")}
-    layer.load_state_dict({**absent, **weights})
+    layer.load_state_dict(rounded({**absent, **weights}, layer.dtype))
     return layer

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError, StateDictError
 from ..layers import GRU, LSTM, MGU, MLP, RNN, Network, Readout
+from ..layers.parameters import rounded
 from ..layers.recurrent import Recurrent
 from .metadata import merged
 
@@ -84,7 +85,7 @@ def layer_from_weights(
         labels = {new: labels[old] for new, old in zip(named, weights, strict=True)}
         weights = named
         layer = _recurrent(weights, labels, kind, options, cell)
-    layer.load_state_dict(weights)
+    layer.load_state_dict(rounded(weights, layer.dtype))
     return layer
 
 

@@ -248,9 +248,12 @@ class Dynamics(Parameterised):
         ------
         ArgumentError
             For a bidirectional layer, which needs the end of a sequence to begin.
+        NonFiniteError
+            If a parameter is not finite.
         """
         if self.bidirectional:
             raise ArgumentError("a bidirectional layer cannot stream: its backward direction begins at the last step")
+        self.parameters.check_finite()
         B = size(batch_size, "batch_size")
         state = None if h0 is None else self.states.inward(h0, "{}0", B, False)
         return Stepper(self.stack.directions, self.states, self.params, B, state)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..lists import holds
 from .protocol import Array, Linearization
 
 
@@ -28,6 +29,11 @@ class JacobianStack(Linearization):
     """
 
     def __init__(self, jacobians: ArrayLike) -> None:
+        if holds(jacobians, 3):
+            raise ShapeError(
+                "jacobians must be one array (T, n, S, S), got a list of arrays: np.stack(jacobians, axis=1) if each "
+                "is a sequence, axis=0 if each is a step"
+            )
         stack = np.asarray(jacobians)
         if stack.dtype.kind not in "fiub":
             raise DTypeError(f"jacobians must be real numbers, got dtype {stack.dtype}")
