@@ -27,7 +27,7 @@ def diagnose(
     y: ArrayLike | None = None,
     *,
     h0: Any = None,
-    loss: Any = "mse",
+    loss: Any = None,
     start: ArrayLike | None = None,
     level: str = "full",
     input_mean: ArrayLike | None = None,
@@ -61,8 +61,8 @@ def diagnose(
         gradient of the real loss at the last step is predicted too; without, that of a random combination of outputs.
     h0 : ndarray or tuple of ndarray, optional
         Initial states, shape (layers, n, H), as in training.
-    loss : str or loss object, default "mse"
-        Which loss ``y`` belongs to; handed to ``model.loss_start``.
+    loss : str or loss object, optional
+        Which loss ``y`` belongs to, "mse" by default; handed to ``model.loss_start``. Refused without ``y``.
     start : array_like, shape (n, S), optional
         For a Linearization: gradients of your loss with respect to the last state, predicted beside random ones.
     level : {"full", "forward", "weights"}
@@ -84,7 +84,8 @@ def diagnose(
         Random unit vectors for each sequence, and for each lag of the grid at ``level="forward"`` and ``"weights"``: by
         default 4 (``"full"``, ``"weights"``) or 2 (``"forward"``).
     max_sequences : int, default 64
-        Most sequences used for the prediction.
+        Most sequences used for the prediction; of a Linearization that has more, so many are drawn, and up to 32 of the
+        others are set aside for :meth:`Diagnosis.verify`.
     rng : None, int or numpy.random.Generator
         Shuffles the sequences and draws the start vectors.
 
@@ -97,8 +98,9 @@ def diagnose(
     Raises
     ------
     ArgumentError
-        For an unknown level, numbers out of range, fewer than two sequences, or a NaN or infinity in ``x``, ``y``,
-        ``h0`` or ``start``.
+        For an unknown level, numbers out of range, fewer than two sequences, a NaN or infinity in ``x``, ``y``, ``h0``
+        or ``start``, and for what would have no effect: ``y`` for a layer without a readout, ``loss`` without ``y``, an
+        argument of another level.
     DTypeError
         For masked arrays.
     ShapeError
@@ -123,7 +125,10 @@ def diagnose(
     vectors = plan.vectors if vectors is None else whole_number(vectors, "vectors", 1)
     max_sequences = whole_number(max_sequences, "max_sequences (intervals need a spread)", 2)
     declared = {"input_mean": input_mean, "input_sd": input_sd, "length": length}
-    _check_level(level, declared, {"y": y, "start": start})
+    _check_level(level, declared, {"y": y, "start": start, "loss": loss})
+    if loss is not None and y is None:
+        raise ArgumentError("loss says what labels y are for, and there is no y: give y, or leave loss out")
+    loss = "mse" if loss is None else loss
     rng = np.random.default_rng(rng)
     facts: WeightFacts | None = None
     reserved: Sequences | None

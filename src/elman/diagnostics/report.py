@@ -262,9 +262,19 @@ class Diagnosis:
                     f"the prediction came from a Linearization; give another one, got {type(x).__name__}"
                 )
             _require_same({"start": (before.start, start)})
+            self._refuse_unused("start", start)
             return as_sequences(x, None, y, h0, None, start)
         _require_same({"y": (before.y, y), "h0": (before.h0, h0)})
+        self._refuse_unused("y", y)
         return as_sequences(before.model, x, y, h0, before.loss, start)
+
+    def _refuse_unused(self, name: str, value: Any) -> None:
+        """Refuse what starts a gradient that was not predicted."""
+        if value is not None and self.loss is None:
+            raise ArgumentError(
+                f"{name} says where a gradient starts, and the prediction was made from random starts alone: leave "
+                f"{name} out, or give it to diagnose as well (where the model has a readout)"
+            )
 
     def __repr__(self) -> str:
         return (

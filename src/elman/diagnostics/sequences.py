@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
-from ..linearization import Array, Linearization
+from ..linearization import Array, ElementwiseFactors, JacobianStack, Linearization
 from .validation import plain_array, require_finite, trajectories
 
 MOST_RESERVED = 32
@@ -161,9 +161,15 @@ class ModelSequences:
         return self.model.linearize(self.x, self.h0)
 
     def loss_start(self, rng: np.random.Generator, lin: Linearization | None = None) -> tuple[str, Array] | None:
-        """Name and value (n, S) of the start vector of the loss; None without a readout."""
+        """Name and value (n, S) of the start vector of the loss; None without a readout, which refuses labels."""
         start = self.model.loss_start(self.x, self.y, loss=self.loss, h0=self.h0, rng=rng, lin=lin)
         if start is None:
+            if self.y is not None:
+                raise ArgumentError(
+                    f"y holds labels, from which a loss starts behind a readout, which {type(self.model).__name__} has "
+                    "not: put the layer into a network, elman.Network(layer, elman.Readout(layer.output_size, Q)), or "
+                    "leave y out"
+                )
             return None
         if not np.isfinite(start).all():
             sample = int(np.argwhere(~np.isfinite(start))[0, 0])
@@ -192,11 +198,19 @@ class GivenJacobians:
         """Number of trajectories."""
         return self.lin.n_sequences
 
+    def take(self, which: Array) -> GivenJacobians:
+        """The trajectories of these indices, with their start vectors."""
+        return GivenJacobians(Chosen(self.lin, which), None if self.start is None else self.start[which])
+
     def split(
         self, rng: np.random.Generator, first: int, most: int, reserve: bool = True
-    ) -> tuple[Iterator[GivenJacobians], None]:
-        """All at once: a linearization cannot be divided, and nothing is kept for verification."""
-        return iter([self]), None
+    ) -> tuple[Iterator[GivenJacobians], GivenJacobians | None]:
+        """All at once; where there are more than ``most``, so many drawn among them, and others kept to verify."""
+        if self.n <= most:
+            return iter([self]), None
+        order = rng.permutation(self.n)
+        kept = order[most : most + MOST_RESERVED]
+        return iter([self.take(order[:most])]), self.take(kept) if reserve and len(kept) > 1 else None
 
     def linearize(self) -> Linearization:
         """The Jacobians as given."""
@@ -214,6 +228,52 @@ class GivenJacobians:
             self.lin.vjp(start[:, None], norms=norms[1:])
             out: Array = np.log(norms[..., 0])
         return out
+
+
+class Chosen(Linearization):
+    """Some of the trajectories of a linearization.
+
+    Products are those of all trajectories, the others' vectors being zero, as the protocol has no other; of a
+    :class:`~elman.linearization.JacobianStack` only the chosen are touched.
+
+    Parameters
+    ----------
+    lin : Linearization
+    which : ndarray of int
+        Indices of trajectories, each once.
+    """
+
+    def __init__(self, lin: Linearization, which: Array) -> None:
+        stacked = isinstance(lin, JacobianStack)
+        self._lin = JacobianStack(lin.jacobians[:, which]) if isinstance(lin, JacobianStack) else lin
+        self._at = np.arange(len(which)) if stacked else which
+        self.n_steps, self.n_sequences, self.state_size = lin.n_steps, len(which), lin.state_size
+        self.dtype = np.dtype(lin.dtype)
+
+    def _apply(self, product: Any, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
+        every = np.zeros((self._lin.n_sequences, *v.shape[1:]), self.dtype)
+        every[self._at] = v
+        noted = None if norms is None else np.empty((t1 - t0, *every.shape[:2]))
+        out: Array = product(every, t0, t1, norms=noted)[self._at]
+        if norms is not None and noted is not None:
+            norms[...] = noted[:, self._at]
+        return out
+
+    def _jvp(self, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
+        return self._apply(self._lin.jvp, v, t0, t1, norms)
+
+    def _vjp(self, u: Array, t0: int, t1: int, norms: Array | None) -> Array:
+        return self._apply(self._lin.vjp, u, t0, t1, norms)
+
+    def jacobian(self, t: int, sequence: int = 0) -> Array:
+        """One step's Jacobian (S, S); see :meth:`elman.Linearization.jacobian`."""
+        return self._lin.jacobian(t, int(self._at[sequence]))
+
+    @property
+    def factors(self) -> ElementwiseFactors | None:
+        """Those of the chosen trajectories."""
+        whole = self._lin.factors
+        return None if whole is None else replace(whole, slopes=whole.slopes[:, self._at])
 
 
 Sequences = ModelSequences | GivenJacobians
