@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..linearization import Array, ElementwiseFactors, Linearization
+from .bidirectional import diagnose_directions, is_bidirectional
 from .curve import GrowthCurve
 from .growth import backward_growth, unit_vectors
 from .levels import LEVELS, WeightFacts, forward_capable, simulated
@@ -92,6 +93,7 @@ def diagnose(
     Returns
     -------
     Diagnosis
+        A :class:`~elman.diagnostics.bidirectional.BidirectionalDiagnosis` for a bidirectional layer or network.
         ``verdict``, ``rate`` (nats per step) and ``rate_ci``, ``curve``, ``loss``, ``horizon``, ``causes``,
         ``prescription``; ``.verify()`` measures the real gradient beside it.
 
@@ -128,7 +130,12 @@ def diagnose(
     _check_level(level, declared, {"y": y, "start": start, "loss": loss})
     if loss is not None and y is None:
         raise ArgumentError("loss says what labels y are for, and there is no y: give y, or leave loss out")
-    loss = "mse" if loss is None else loss
+    if is_bidirectional(model):
+        options = {
+            "h0": h0, "loss": loss, "start": start, "threshold": threshold, "vectors": vectors,
+            "max_sequences": max_sequences, **declared,
+        }  # fmt: skip
+        return diagnose_directions(model, x, y, level, rng, diagnose, options)  # type: ignore[arg-type]
     rng = np.random.default_rng(rng)
     facts: WeightFacts | None = None
     reserved: Sequences | None
@@ -137,7 +144,7 @@ def diagnose(
         made, facts, reserved = simulated(model, x, h0, input_mean, input_sd, length, max_sequences, rng)
         batches = made.split(rng, plan.first, max_sequences, reserve=False)[0]
     else:
-        sequences = as_sequences(model, x, y, h0, loss, start)
+        sequences = as_sequences(model, x, y, h0, "mse" if loss is None else loss, start)
         if level == "forward":
             forward_capable(sequences)
         batches, reserved = sequences.split(rng, plan.first, max_sequences)

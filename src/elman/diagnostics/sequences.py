@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
-from ..linearization import Array, ElementwiseFactors, JacobianStack, Linearization
+from ..linearization import Array, Linearization
+from .chosen import Chosen
+from .labels import label_axis
 from .validation import plain_array, require_finite, trajectories
 
 MOST_RESERVED = 32
@@ -116,7 +118,7 @@ class ModelSequences:
     def take(self, which: Array) -> ModelSequences:
         """The sequences of these indices, with their labels and initial states."""
         axis = self.model.batch_axis
-        y = None if self.y is None else np.take(self.y, which, axis=_label_axis(self.y, self.x, axis, self.loss))
+        y = None if self.y is None else np.take(self.y, which, axis=label_axis(self.y, self.x, axis, self.loss))
         h0 = self.h0
         if h0 is not None:
             h0 = tuple(np.take(h, which, axis=1) for h in h0) if isinstance(h0, tuple) else np.take(h0, which, axis=1)
@@ -230,52 +232,6 @@ class GivenJacobians:
         return out
 
 
-class Chosen(Linearization):
-    """Some of the trajectories of a linearization.
-
-    Products are those of all trajectories, the others' vectors being zero, as the protocol has no other; of a
-    :class:`~elman.linearization.JacobianStack` only the chosen are touched.
-
-    Parameters
-    ----------
-    lin : Linearization
-    which : ndarray of int
-        Indices of trajectories, each once.
-    """
-
-    def __init__(self, lin: Linearization, which: Array) -> None:
-        stacked = isinstance(lin, JacobianStack)
-        self._lin = JacobianStack(lin.jacobians[:, which]) if isinstance(lin, JacobianStack) else lin
-        self._at = np.arange(len(which)) if stacked else which
-        self.n_steps, self.n_sequences, self.state_size = lin.n_steps, len(which), lin.state_size
-        self.dtype = np.dtype(lin.dtype)
-
-    def _apply(self, product: Any, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
-        every = np.zeros((self._lin.n_sequences, *v.shape[1:]), self.dtype)
-        every[self._at] = v
-        noted = None if norms is None else np.empty((t1 - t0, *every.shape[:2]))
-        out: Array = product(every, t0, t1, norms=noted)[self._at]
-        if norms is not None and noted is not None:
-            norms[...] = noted[:, self._at]
-        return out
-
-    def _jvp(self, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
-        return self._apply(self._lin.jvp, v, t0, t1, norms)
-
-    def _vjp(self, u: Array, t0: int, t1: int, norms: Array | None) -> Array:
-        return self._apply(self._lin.vjp, u, t0, t1, norms)
-
-    def jacobian(self, t: int, sequence: int = 0) -> Array:
-        """One step's Jacobian (S, S); see :meth:`elman.Linearization.jacobian`."""
-        return self._lin.jacobian(t, int(self._at[sequence]))
-
-    @property
-    def factors(self) -> ElementwiseFactors | None:
-        """Those of the chosen trajectories."""
-        whole = self._lin.factors
-        return None if whole is None else replace(whole, slopes=whole.slopes[:, self._at])
-
-
 Sequences = ModelSequences | GivenJacobians
 
 
@@ -322,7 +278,7 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     require_finite(array, "x")
     labels = None if y is None else plain_array(y, "y")
     if labels is not None:
-        _label_axis(labels, array, axis, loss)
+        label_axis(labels, array, axis, loss)
         require_finite(labels, "y")
     return ModelSequences(model, array, labels, _states(h0, n), loss)
 
@@ -364,26 +320,17 @@ def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) 
     return GivenJacobians(lin, vectors)
 
 
-def _label_axis(y: Array, x: Array, batch_axis: int, loss: Any) -> int:
-    """Axis of ``y`` that holds the sequences: that of ``x`` for labels at every step, else the first.
+def require_same(pairs: dict[str, tuple[Any, Any]]) -> None:
+    """Refuse sequences to verify that lack what the predicted ones came with."""
+    for name, (before, now) in pairs.items():
+        if before is not None and now is None:
+            raise ArgumentError(f"the prediction was made with {name}; give {name} for these sequences too")
 
-    The number of axes decides, never a length: sequences, steps and channels may be equally many.
-    """
-    n, every = x.shape[batch_axis], x.shape[:2]
-    # classes have no axis of channels; names are those of Network.loss_start
-    target_axes = 0 if isinstance(loss, str) and loss == "cross_entropy" else getattr(loss, "target_axes", 1)
-    if y.ndim == 2 + target_axes and y.shape[:2] == every:
-        return batch_axis
-    if y.ndim == 1 + target_axes and y.shape[0] == n:
-        return 0
-    channels = ", Q" * target_axes
-    hint = ""
-    if target_axes == 1 and y.shape in (every, (n,)):
-        hint = "; add the axis of channels: y[..., None]"
-    elif y.ndim == 2 + target_axes and y.shape[:2] == every[::-1]:
-        hint = "; its axes of time and sequences are swapped"
-    last = f"({n}{channels})" if channels else f"({n},)"
-    raise ShapeError(
-        f"y must hold one label for each of the {n} sequences: shape {last} for the last step, or "
-        f"({every[0]}, {every[1]}{channels}) for every step; got {y.shape}{hint}"
-    )
+
+def refuse_unused(name: str, value: Any, predicted: Any) -> None:
+    """Refuse what starts a gradient, if no growth from such a start was predicted."""
+    if value is not None and predicted is None:
+        raise ArgumentError(
+            f"{name} says where a gradient starts, and the prediction was made from random starts alone: leave {name} "
+            "out, or give it to diagnose as well (where the model has a readout)"
+        )

@@ -15,7 +15,8 @@ from .affine import Rows
 from .buffers import Buffers, Fresh
 from .dense import Dense
 from .linearize import LayerLinearization
-from .losses import Loss, get_loss
+from .loss_gradient import measured_loss, output_start
+from .losses import Loss
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
@@ -319,32 +320,11 @@ class Network(Parameterised):
             )
         B, R, record = batch.B, layer.output_size, (lin or layer.linearize(x, h0))._records[-1]
         last = np.ascontiguousarray(layer.stack.directions[-1].last_state(record)[:, 0, :R]).reshape(-1)
-        start = self.output_start(last.reshape(B, R), batch.T, y, loss, rng, batch.single)
+        start = output_start(self, last.reshape(B, R), batch.T, y, loss, rng, batch.single)
         sizes = [d.state_size for d in layer.stack.directions]
         out, first = np.zeros((B, sum(sizes)), self.dtype), sum(sizes[:-1])
         out[:, first : first + R] = start
         return out
-
-    def output_start(
-        self, last: Array, T: int, y: ArrayLike | None, loss: str | Loss, rng: Any, single: bool = False
-    ) -> Array:
-        """Gradient (B, R) of each sequence's loss with respect to its last output ``last`` (B, R) of the layer."""
-        rows = self.readout.rows_forward(Rows(np.ascontiguousarray(last).reshape(-1), last.shape[1], len(last)), FRESH)
-        d = self._of_loss(rows[-1].view(self.readout.output_size), T, y, loss, rng, single)
-        start = self.readout.rows_backward(rows, d, np.empty(self.readout.parameters.size, self.dtype), FRESH)
-        return start.view(last.shape[1])
-
-    def _of_loss(
-        self, output: Array, T: int, y: ArrayLike | None, loss: str | Loss, rng: Any, single: bool = False
-    ) -> Array:
-        """Gradient of each sequence's loss with respect to its last output (B, Q); without labels a random one."""
-        B, Q = output.shape
-        if y is None:
-            return np.random.default_rng(rng).standard_normal((B, Q)).astype(self.dtype)
-        loss = get_loss(loss)
-        target = self._last_targets(np.asarray(y), 1 + getattr(loss, "target_axes", 1), (T, B), single)
-        # a loss averages over the batch: B sequences see the gradient of their own loss
-        return B * np.asarray(loss.value_and_gradient(output.copy(), target)[1], self.dtype)
 
     def one_way(self) -> dict[str, OneWay]:
         """Every direction of every layer as a system of its own; see :meth:`RNN.one_way`."""
@@ -354,59 +334,13 @@ class Network(Parameterised):
     def measure_loss_gradient(
         self, x: Any, y: ArrayLike | None = None, *, loss: str | Loss = "mse", h0: State | None = None, rng: Any = None
     ) -> Array:
-        """Measure how the gradient of the loss at the end fades through all layers and directions, as training sees it.
+        """Log norms (T + 1, B) by lag of the gradient of the loss with respect to ``h`` of all directions together.
 
-        Parameters
-        ----------
-        x, y, loss, h0, rng
-            As for :meth:`loss_start`.
-
-        Returns
-        -------
-        ndarray, shape (T + 1, B)
-            Natural logarithm of the norm of ``dL/dh`` of all directions together. With ``at="steps"`` entry k belongs
-            to the time ``T - k``; with ``at="end"``, where the loss reads the end of each direction, to the state k
-            steps of a direction's own reading before its end. -inf where it is exactly 0.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for :meth:`trace` and :meth:`backward`; a gradient that overflows is refused.
+        Arguments as for :meth:`loss_start`; measured by :meth:`backward`, which refuses a gradient that overflows. With
+        ``at="steps"`` entry k belongs to the time ``T - k``; with ``at="end"``, where the loss reads the end of every
+        direction, to the state k steps of its own reading before that.
         """
-        trace, layer = self.trace(x, h0, training=False), self.layer
-        batch, at_end = trace.layer.batch, self.at == "end"
-        output = batch.inside_out(trace.output)[-1] if not at_end else np.atleast_2d(trace.output)
-        d = self._of_loss(np.ascontiguousarray(output), batch.T, y, loss, rng, batch.single)
-        if not at_end:
-            every = np.zeros((batch.T, *d.shape), self.dtype)
-            every[-1] = d
-            d = batch.outward(every)
-        grads = self.backward(trace, d[0] if at_end and batch.single else d)
-        of_h0 = grads.h0[0] if isinstance(grads.h0, tuple) else grads.h0
-        squares = np.zeros((batch.T + 1, batch.B))
-        for direction, own, first in zip(layer.stack.directions, grads.state_norms, of_h0, strict=True):
-            backwards = bool(direction.reverse)
-            squares[:-1] += np.square(own if backwards and at_end else own[::-1])
-            if at_end or not backwards:  # else the initial state stands beyond the loss
-                squares[-1] += np.square(first.reshape(batch.B, -1).astype(np.float64)).sum(axis=1)
-        with np.errstate(divide="ignore"):
-            out: Array = 0.5 * np.log(squares)
-        return out
-
-    def _last_targets(self, y: Array, last_axes: int, every: tuple[int, int], single: bool) -> Array:
-        """Targets (B, ...) of the last step, from targets of that step, with ``last_axes`` axes, or of every step."""
-        T, B = every
-        if single:
-            y = y[None] if y.ndim < last_axes else y[:, None]
-        elif y.ndim > last_axes and self.layer.batch_first:
-            y = y.swapaxes(0, 1)
-        wanted = every if y.ndim > last_axes else (B,)
-        if y.ndim not in (last_axes, last_axes + 1) or y.shape[: len(wanted)] != wanted:
-            raise ShapeError(
-                f"y must have the leading axes {(T, B)} (every step, as x has them) or {(B,)} (the last step), "
-                f"got {y.shape}"
-            )
-        return y[-1] if y.ndim > last_axes else y
+        return measured_loss(self, x, y, loss, h0, rng)
 
     def __repr__(self) -> str:
         at = "" if self.at == "steps" else f", at={self.at!r}"

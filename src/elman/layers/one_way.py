@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .chain import cut_paths, lever_names, log_norms, turn
 from .linearize import LayerLinearization
+from .loss_gradient import output_start
 from .states import State
 from .trace import final_output
 
@@ -106,7 +107,8 @@ class OneWay:
         d = self._own
         out = np.zeros((len(last), d.state_size), d.dtype)
         first = d.R if self.reverse else 0
-        out[:, : d.R] = network.output_start(last, hidden.shape[layer.time_axis], y, loss, rng)[:, first : first + d.R]
+        start = output_start(network, last, hidden.shape[layer.time_axis], y, loss, rng)
+        out[:, : d.R] = start[:, first : first + d.R]
         return out
 
     def final_state(self, x: Any, h0: State | None = None) -> State:
