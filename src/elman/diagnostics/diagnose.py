@@ -15,7 +15,7 @@ from ..linearization import Array, ElementwiseFactors, Linearization
 from .bidirectional import diagnose_directions, is_bidirectional
 from .curve import GrowthCurve
 from .growth import backward_growth, unit_vectors
-from .levels import LEVELS, WeightFacts, forward_capable, simulated
+from .levels import LEVELS, Declared, WeightFacts, forward_capable, simulated
 from .report import Diagnosis
 from .sequences import Diagnosable, ModelSequences, Sequences, as_sequences
 from .streaming import Streamed, grid_lags, staggered_growth
@@ -33,6 +33,7 @@ def diagnose(
     level: str = "full",
     input_mean: ArrayLike | None = None,
     input_sd: ArrayLike | None = None,
+    input_autocorrelation: ArrayLike | None = None,
     length: int | None = None,
     threshold: float = math.log(100),
     vectors: int | None = None,
@@ -71,12 +72,17 @@ def diagnose(
         same sequences, about twice that with 4 vectors. ``"forward"`` pushes fresh tangent vectors from a few lags
         ``T - k`` to the end while the model runs, keeping 64 steps of the trajectory at a time: about two runs of the
         model and 2 to 3.7 of each vector; the curve is measured at these lags and interpolated between. ``"weights"``
-        does the same on simulated white noise of a declared mean and standard deviation, without data. Only ``"full"``
-        predicts the gradient of the loss.
+        does the same on simulated inputs, without data or with a small sample of it. Only ``"full"`` predicts the
+        gradient of the loss.
     input_mean, input_sd : array_like, shape (D,) or (), optional
         For ``level="weights"``: mean (0 by default) and standard deviation of each input channel. Taken from ``x``,
-        if that is given and they are not. Wrong ones make a wrong prediction: for unit variance taken in place of the
-        truth the error was six times as large.
+        if that is given and one of them or the autocorrelation is declared. With nothing declared ``x`` is a sample of
+        inputs: sequences are made of stretches of it, so that they have its moments and correlations; of 4 or more
+        sequences half are set aside for :meth:`Diagnosis.verify`. Text and other correlated input is not white noise,
+        which was right on about half of such networks: give a sample.
+    input_autocorrelation : array_like, shape (p,) or (p, D), optional
+        For ``level="weights"``: autocorrelation of the inputs at lags 1 .. p, of all channels or each; 0 by default.
+        Gaussian noise that has it is simulated, channels independent.
     length : int, optional
         For ``level="weights"``: steps ``T`` of a sequence; that of ``x`` by default.
     threshold : float, default log(100)
@@ -126,7 +132,10 @@ def diagnose(
     threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
     vectors = plan.vectors if vectors is None else whole_number(vectors, "vectors", 1)
     max_sequences = whole_number(max_sequences, "max_sequences (intervals need a spread)", 2)
-    declared = {"input_mean": input_mean, "input_sd": input_sd, "length": length}
+    declared = {
+        "input_mean": input_mean, "input_sd": input_sd, "input_autocorrelation": input_autocorrelation,
+        "length": length,
+    }  # fmt: skip
     _check_level(level, declared, {"y": y, "start": start, "loss": loss})
     if loss is not None and y is None:
         raise ArgumentError("loss says what labels y are for, and there is no y: give y, or leave loss out")
@@ -141,7 +150,8 @@ def diagnose(
     reserved: Sequences | None
     batches: Iterator[Sequences]
     if level == "weights":
-        made, facts, reserved = simulated(model, x, h0, input_mean, input_sd, length, max_sequences, rng)
+        told = Declared(input_mean, input_sd, input_autocorrelation, length)
+        made, facts, reserved = simulated(model, x, h0, told, max_sequences, rng)
         batches = made.split(rng, plan.first, max_sequences, reserve=False)[0]
     else:
         sequences = as_sequences(model, x, y, h0, "mse" if loss is None else loss, start)
