@@ -1,7 +1,7 @@
 """How often a diagnosis from weights is right, by its input and by what it is told of it.
 
-``python benchmarks/weights_inputs.py --output benchmarks/weights_inputs.json`` records what diagnoses print of themselves
-(``elman.diagnostics.track_record``; a test compares the two).
+``python benchmarks/weights_inputs.py --output benchmarks/weights_inputs.json`` records what diagnoses print of
+themselves (``elman.diagnostics.track_record``; a test compares the two).
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def test_gradients_that_are_exactly_zero_are_read_and_drawn():
 def test_of_both_directions_the_one_that_reaches_farthest_is_read(nonlinearity):
     layer = elman.RNN(2, 6, nonlinearity=nonlinearity, bidirectional=True, rng=0)
     for suffix, s in (("", 0.7), ("_reverse", 0.9)):
-        layer.params["weight_hh_l0" + suffix][...] = rotation(s)
+        layer.params["weight_hh_l0" + suffix][...] = s * ortho_group.rvs(6, random_state=1)
     monitor = Monitor(every=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
