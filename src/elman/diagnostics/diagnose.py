@@ -78,8 +78,8 @@ def diagnose(
         For ``level="weights"``: mean (0 by default) and standard deviation of each input channel. Taken from ``x``,
         if that is given and one of them or the autocorrelation is declared. With nothing declared ``x`` is a sample of
         inputs: sequences are made of stretches of it, so that they have its moments and correlations; of 4 or more
-        sequences half are set aside for :meth:`Diagnosis.verify`. Text and other correlated input is not white noise,
-        which was right on about half of such networks: give a sample.
+        sequences half are set aside for :meth:`Diagnosis.verify`. Text and other correlated input is not white noise:
+        give a sample. The report says how often each was right (``elman.diagnostics.track_record``).
     input_autocorrelation : array_like, shape (p,) or (p, D), optional
         For ``level="weights"``: autocorrelation of the inputs at lags 1 .. p, of all channels or each; 0 by default.
         Gaussian noise that has it is simulated, channels independent.
