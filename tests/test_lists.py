@@ -190,3 +190,18 @@ def test_what_numpy_cannot_read_is_refused():
     for x in ({"x": np.zeros((T, D))}, (a for a in arrays()), "text", object()):
         with pytest.raises(ElmanError):
             layer(x)
+
+
+def test_both_directions_read_a_list_as_the_array_of_its_items():
+    """Equally many sequences, steps and inputs: no length would tell a wrong axis."""
+    layer = elman.GRU(6, 5, bidirectional=True, rng=0)
+    net = elman.Network(layer, elman.Readout(10, 2, rng=1))
+    rng = np.random.default_rng(2)
+    x, y = rng.standard_normal((6, 6, 6)), rng.standard_normal((6, 6, 2))
+    items, labels = [x[:, b].tolist() for b in range(6)], [y[:, b] for b in range(6)]
+    for given, listed in (((layer, x), (layer, items)), ((net, x, y), (net, items, labels))):
+        a, b = elman.diagnose(*given, rng=0), elman.diagnose(*listed, rng=0)
+        for name in a.directions:
+            np.testing.assert_array_equal(a.directions[name].curve.mean, b.directions[name].curve.mean)
+        one, other = (d.verify(*rest[1:]) for d, rest in ((a, given), (b, listed)))
+        assert str(one) == str(other)

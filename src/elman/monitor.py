@@ -17,6 +17,7 @@ from .diagnostics.intervals import interval_text
 from .diagnostics.validation import positive_number, require_finite, side_by_side, whole_number
 from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from .layers.recurrent import Recurrent
+from .linearization import Linearization
 from .lists import is_list
 from .training import Update
 
@@ -94,15 +95,15 @@ class Monitor:
     Attributes
     ----------
     readings : list of Reading
-        The record.
+        The record. Of a bidirectional layer rate, verdict and horizon are those of the direction that reaches farthest.
     warned : str or None
         The warning that was given.
 
     Raises
     ------
     ArgumentError
-        For numbers out of range or not finite; in training, for a model without recurrent layer, or with one in both
-        directions, and for sequences that restart if there is no ``x``.
+        For numbers out of range or not finite; in training, for a model without recurrent layer, and for sequences that
+        restart if there is no ``x``.
     DTypeError, ShapeError
         If ``x`` is not an array of real numbers of that shape, or empty.
     """
@@ -191,8 +192,15 @@ class Monitor:
         return np.take(x, few, axis=layer.batch_axis), state
 
     def _curve(self, layer: Recurrent, x: Any, h0: Any) -> GrowthCurve:
-        """Growth of one random direction along each sequence."""
-        lin = layer.linearize(x, h0)
+        """Growth of one random vector along each sequence; of both directions, in that which reaches farthest."""
+        if not layer.bidirectional:
+            return self._chain(layer.linearize(x, h0))
+        each = layer.one_way().values()
+        curves = [self._chain(view.linearize(view.in_order(x), h0)) for view in each]
+        return max(curves, key=lambda curve: float(curve.mean[-1]))
+
+    def _chain(self, lin: Linearization) -> GrowthCurve:
+        """Growth along one chain of steps."""
         rng = np.random.default_rng(self._seed)
         logs = backward_growth(lin, unit_vectors(rng, lin.n_sequences, 1, lin.state_size))
         return GrowthCurve(logs, "random", self.threshold)
@@ -306,7 +314,9 @@ def _saturation(layer: Recurrent, x: Any, h0: Any) -> float:
         if name.rsplit("_l", 1)[0] in layer.stack.directions[0].cell.gates
     ]
     kind = getattr(layer, "nonlinearity", "")
-    slopes += [_slope(kind, h[1:]) for h in trace.states.values()] if not slopes else []
+    if not slopes:
+        # a backward direction's initial state is the last entry
+        slopes = [_slope(kind, h[:-1] if name.endswith("_reverse") else h[1:]) for name, h in trace.states.items()]
     return float(np.mean([(slope < _FLAT).mean() for slope in slopes]))
 
 

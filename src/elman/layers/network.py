@@ -16,11 +16,12 @@ from .buffers import Buffers, Fresh
 from .dense import Dense
 from .kept import Version
 from .linearize import LayerLinearization
-from .losses import Loss, get_loss
+from .loss_gradient import last_state_start, measured_loss
+from .losses import Loss
+from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
 from .states import State
-from .targets import last_targets
 from .trace import Gradients, Trace, final_output, spacing
 
 Array = NDArray[Any]
@@ -318,32 +319,23 @@ class Network(Parameterised):
             If there is no last step, or ``lin`` was made with other weights.
         """
         self._check_parts()
-        layer, batch, Q = self.layer, self.layer.batch(x), self.readout.output_size
-        if layer.bidirectional:
-            raise ArgumentError("a bidirectional layer has no last state that a loss at the last step starts from")
-        uneven = batch.lengths is not None and (batch.lengths != batch.T).any()
-        if uneven or batch.T == 0:
-            raise ArgumentError(
-                "sequences must have one length, of at least one step, to have a loss at the last one, got "
-                + (f"lengths {batch.lengths}" if uneven else "T = 0")
-            )
-        if lin is not None:
-            lin.check_weights(layer.params)
-        B, R, record = batch.B, layer.output_size, (lin or layer.linearize(x, h0))._records[-1]
-        last = np.ascontiguousarray(layer.stack.directions[-1].last_state(record)[:, 0, :R]).reshape(-1)
-        rows = self.readout.rows_forward(Rows(last, R, B), FRESH, self.readout.packed())
-        if y is None:
-            d = np.random.default_rng(rng).standard_normal((B, Q)).astype(self.dtype)
-        else:
-            loss = get_loss(loss)
-            target = last_targets(y, 1 + getattr(loss, "target_axes", 1), batch)
-            # a loss averages over the batch: B sequences see the gradient of their own loss
-            d = B * np.asarray(loss.value_and_gradient(rows[-1].view(Q).copy(), target)[1], self.dtype)
-        start = self.readout.rows_backward(rows, d, np.empty(self.readout.parameters.size, self.dtype), FRESH)
-        sizes = [d.state_size for d in layer.stack.directions]
-        out, first = np.zeros((B, sum(sizes)), self.dtype), sum(sizes[:-1])
-        out[:, first : first + R] = start.view(R)
-        return out
+        return last_state_start(self, x, y, loss, h0, rng, lin)
+
+    def one_way(self) -> dict[str, OneWay]:
+        """Every direction of every layer as a system of its own; see :meth:`RNN.one_way`."""
+        self._check_parts()
+        return {name: OneWay(self, i) for i, name in enumerate(self.layer.one_way())}
+
+    def measure_loss_gradient(
+        self, x: Any, y: ArrayLike | None = None, *, loss: str | Loss = "mse", h0: State | None = None, rng: Any = None
+    ) -> Array:
+        """Log norms (T + 1, B) by lag of the gradient of the loss with respect to ``h`` of all directions together.
+
+        Arguments as for :meth:`loss_start`; measured by :meth:`backward`, which refuses a gradient that overflows. With
+        ``at="steps"`` entry k belongs to the time ``T - k``; with ``at="end"``, where the loss reads the end of every
+        direction, to the state k steps of its own reading before that.
+        """
+        return measured_loss(self, x, y, loss, h0, rng)
 
     def __repr__(self) -> str:
         at = "" if self.at == "steps" else f", at={self.at!r}"
