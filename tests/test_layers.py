@@ -569,8 +569,6 @@ class TestStacks:
             layer.stepper()
         with pytest.raises(ArgumentError, match="cannot be linearized"):
             layer.linearize(np.zeros((4, 2, 3)))
-        with pytest.raises(ArgumentError, match="cannot be linearized"):
-            elman.diagnose(layer, np.zeros((4, 8, 3)))
 
     def test_a_stack_is_diagnosed_and_verified(self):
         rng = np.random.default_rng(2)
