@@ -1,6 +1,7 @@
 """Memory capacity, exact and measured, and Fisher memory."""
 
 import json
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.linalg
 
 import elman
 from elman.diagnostics.fisher import fisher_memory
+from elman.diagnostics.krylov_rank import krylov_rank
 from elman.diagnostics.measured_memory import measured_memory
 from elman.diagnostics.memory import memory_capacity
 from elman.errors import ArgumentError, DTypeError, ShapeError
@@ -374,3 +376,95 @@ def test_a_fisher_memory_without_end_is_refused():
     with pytest.raises(ArgumentError, match="1000000 lags"):
         fisher_memory(W, np.ones(2))
     assert len(fisher_memory(W, np.ones(2), max_lag=9).per_lag) == 10
+
+
+# ---- the rank, where rounding would decide
+
+
+def gaussian_ring(n, width=1.5, shift=0):
+    """Circulant matrix with a Gaussian profile; with a shift it is not symmetric, and no eigenvalue is repeated."""
+    away = np.minimum(np.arange(n), n - np.arange(n))
+    W = scipy.linalg.circulant(np.roll(np.exp(-((away / width) ** 2)), shift))
+    return W * (0.9 / np.abs(scipy.linalg.eigvals(W)).max())
+
+
+def torus(n):
+    """Square lattice with periodic boundaries, and its distinct eigenvalues: sums a + b of those of a ring."""
+    W = 0.5 * (np.kron(gaussian_ring(n), np.eye(n)) + np.kron(np.eye(n), gaussian_ring(n)))
+    values = np.linalg.eigvalsh(gaussian_ring(n))
+    sums = np.sort(0.5 * np.add.outer(values, values).reshape(-1))
+    return W, 1 + int(np.count_nonzero(np.diff(sums) > 1e-9))
+
+
+JORDAN = np.diag([0.5] * 4 + [0.2] * 2) + np.diag([1.0, 1, 1, 0, 1], 1)
+
+
+def unit(n, *places):
+    return np.eye(n)[list(places)].sum(axis=0)
+
+
+RANKS = {
+    **{f"symmetric ring of {n}": (gaussian_ring(n), unit(n, 0), n // 2 + 1) for n in (3, 5, 12, 13, 40, 100)},
+    **{f"ring of {n} with a direction": (gaussian_ring(n, shift=1), unit(n, 0), n) for n in (5, 12, 40, 100)},
+    **{f"torus of {n} x {n}": (torus(n)[0], unit(n * n, 0), torus(n)[1]) for n in (3, 4, 5, 8)},
+    "one cycle": (0.9 * np.roll(np.eye(12), 1, axis=0), unit(12, 0), 12),
+    "two equal cycles": (0.9 * np.kron(np.eye(2), np.roll(np.eye(6), 1, axis=0)), unit(12, 0, 7), 6),
+    "two cycles, one of which is not driven": (0.9 * np.kron(np.eye(2), np.roll(np.eye(6), 1, axis=0)), unit(12, 0), 6),
+    "repeated entries of a diagonal": (np.diag([0.5, 0.5, 0.2, 0.2, 0.2, -0.1]), np.ones(6), 3),
+    "Jordan blocks, driven at their ends": (JORDAN / 2, unit(6, 3, 5), 6),
+    "a Jordan block, driven in its middle": (JORDAN / 2, unit(6, 1, 5), 4),
+    "a Jordan block, driven at its beginning": (JORDAN / 2, unit(6, 0), 1),
+    "a delay line": (np.diag(0.9 * np.ones(11), -1), unit(12, 0), 12),
+    "zero": (np.zeros((4, 4)), np.ones(4), 1),
+    "no input": (0.5 * np.eye(4), np.zeros(4), 0),
+    **{f"eigenvalues {d} apart": (np.diag([0.5, 0.5 + d, 0.2]), np.ones(3), 3) for d in (1e-3, 1e-6, 1e-9, 1e-12)},
+    **{f"random {n}": (stable(n, n)[0], stable(n, n)[1], n) for n in (7, 30, 100)},
+}  # fmt: skip
+"""Network, input and the dimension of what the input reaches, from its structure."""
+
+
+def rank_of_fractions(W, v):
+    """Rank of v, W v, ... by elimination in rational numbers."""
+    rows, x = [], [Fraction(float(a)) for a in v]
+    matrix = [[Fraction(float(a)) for a in row] for row in W]
+    while True:
+        rest = list(x)
+        for row, pivot in rows:
+            rest = [a - rest[pivot] * b for a, b in zip(rest, row, strict=True)]
+        pivot = next((i for i, a in enumerate(rest) if a), None)
+        if pivot is None:
+            return len(rows)
+        rows.append(([a / rest[pivot] for a in rest], pivot))
+        x = [sum(a * b for a, b in zip(row, x, strict=True)) for row in matrix]
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_rank_is_that_of_the_structure(name):
+    W, v, rank = RANKS[name]
+    found = memory_capacity(W, v)
+    assert found.rank == rank
+    assert found.rank_as_given == rank
+    assert found.per_lag.sum() == pytest.approx(rank, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_rank_does_not_depend_on_the_basis(name):
+    """In a rotated basis rounding breaks every symmetry: the numbers as given may have a larger rank."""
+    W, v, rank = RANKS[name]
+    found = memory_capacity(*rotated(W, v))
+    assert found.rank == rank
+    assert found.rank_as_given >= rank
+    if found.rank_as_given > rank:
+        assert f"(up to rounding; {found.rank_as_given} for the entries exactly as they are)" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_rank_is_that_of_rational_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    for n in (1, 2, 5, 7):
+        W = rng.integers(-2, 3, (n, n)) * 2.0 ** rng.integers(-60, 60, (n, n)) * (rng.random((n, n)) < 0.5)
+        v = rng.standard_normal(n) * (rng.random(n) < 0.6)
+        assert krylov_rank(W, v) == rank_of_fractions(W, v)
+    apart = np.diag([0.1, np.nextafter(0.1, 1)])
+    assert krylov_rank(apart, np.ones(2)) == 2
+    assert krylov_rank(np.diag([0.1, 0.1]), np.ones(2)) == 1

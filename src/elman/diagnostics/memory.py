@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
+from .controllability import reachable_dimensions
+from .krylov_rank import krylov_rank
 from .matrices import real_array, square_matrix
 from .validation import whole_number
 
@@ -33,6 +35,8 @@ _ALIAS = 1e-26
 # Share of the total that the lags left out by default may hold.
 _NEGLIGIBLE = 1e-9
 _ROWS = 8  # of the printed table
+# Largest network whose rank is found in whole numbers, too: half a second at 300 units, growing with the cube.
+_EXACT_SIZE = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +48,11 @@ class MemoryCapacity:
     per_lag : ndarray, shape (L,)
         Capacity ``m_k`` in [0, 1] at lags ``k = 0 .. L - 1`` in steps, not increasing; lag 0 is the present input.
     rank : int
-        Dimension of the controllable subspace, which is the sum over all lags from 0.
+        Dimension of the controllable subspace, which is the sum over all lags from 0: the smallest of any network
+        within the rounding of this one's entries.
+    rank_as_given : int or None
+        The same of the numbers exactly as they are; None above 400 units. It is more than ``rank`` where rounding broke
+        a symmetry, as that of a ring in a rotated basis. Between the two, rounding of the entries decides.
     state_size : int
         Number of units N.
     """
@@ -52,6 +60,7 @@ class MemoryCapacity:
     per_lag: Array
     rank: int
     state_size: int
+    rank_as_given: int | None = None
 
     @property
     def total(self) -> float:
@@ -74,6 +83,8 @@ class MemoryCapacity:
 
     def __str__(self) -> str:
         note = "" if self.rank == self.state_size else ": the input does not reach the others"
+        if self.rank_as_given is not None and self.rank_as_given > self.rank:
+            note += f" (up to rounding; {self.rank_as_given} for the entries exactly as they are)"
         half = f"beyond lag {len(self.per_lag) - 1}" if self.half_lag is None else f"from lag {self.half_lag}"
         return "\n".join(
             [
@@ -92,6 +103,7 @@ class MemoryCapacity:
             "total": self.total,
             "total_past": self.total_past,
             "rank": self.rank,
+            "rank_as_given": self.rank_as_given,
             "state_size": self.state_size,
         }
 
@@ -144,52 +156,49 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     """
     matrix, vector = linear_network(W, v)
     wanted = None if max_lag is None else whole_number(max_lag, "max_lag", 0) + 1
-    reduced = controllable_part(matrix, vector)
-    rank = len(reduced)
-    response = _all_pass_response(scipy.linalg.eigvals(reduced), wanted or 0)
+    exact = krylov_rank(matrix, vector) if len(matrix) <= _EXACT_SIZE else None
+    rank = reachable_dimensions(matrix, vector)
+    rank = rank if exact is None else min(rank, exact)
+    reduced = krylov_part(matrix, vector, rank)
+    response = _all_pass_response(scipy.linalg.eigvals(reduced) if rank else np.empty(0), wanted or 0)
     per_lag = np.append(np.cumsum(response[:0:-1] ** 2)[::-1], 0.0)
     if wanted is None:
         left = np.cumsum(per_lag[::-1])[::-1]
         wanted = max(1, int(np.count_nonzero(left > _NEGLIGIBLE * rank)))
-    return MemoryCapacity(np.minimum(per_lag[:wanted], 1.0), rank, len(matrix))
+    return MemoryCapacity(np.minimum(per_lag[:wanted], 1.0), rank, len(matrix), exact)
 
 
-def controllable_part(W: Array, v: Array) -> Array:
-    """W restricted to the controllable subspace, the span of ``v, W v, W^2 v, ...``, in an orthonormal basis.
+def krylov_part(W: Array, v: Array, rank: int) -> Array:
+    """W restricted to the span of ``v, W v, W^2 v, ...``, in an orthonormal basis.
 
-    Arnoldi's process with a second orthogonalisation. A direction is new unless what is left of ``W q`` is rounding
-    error of its own computation.
+    Arnoldi's process with a second orthogonalisation. It does not find the rank: what rounding leaves of a direction
+    that is not there is amplified by each normalisation.
 
     Parameters
     ----------
     W : ndarray, shape (N, N)
     v : ndarray, shape (N,)
+    rank : int
+        Dimension of the span.
 
     Returns
     -------
-    ndarray, shape (r, r)
-        Upper Hessenberg; r = 0 if v is 0.
+    ndarray, shape (rank, rank)
+        Upper Hessenberg.
     """
-    size, largest = len(v), float(np.abs(v).max())
-    if largest == 0:
-        return np.zeros((0, 0))
+    basis, hessenberg = np.zeros((rank, len(v))), np.zeros((rank + 1, rank))
     # squares of huge or tiny entries would leave the range of float64
-    direction = v / largest
-    tolerance = 10 * size * np.finfo(np.float64).eps * float(np.linalg.norm(W))
-    basis, hessenberg = np.zeros((size, size)), np.zeros((size + 1, size))
-    basis[0] = direction / np.linalg.norm(direction)
-    for k in range(size):
+    w = v / max(float(np.abs(v).max()), np.finfo(np.float64).tiny)
+    for k in range(rank):
+        basis[k] = w / np.linalg.norm(w)
+        if k:
+            hessenberg[k, k - 1] = np.linalg.norm(w)
         w = W @ basis[k]
         for _ in range(2):
             part = basis[: k + 1] @ w
             w -= part @ basis[: k + 1]
             hessenberg[: k + 1, k] += part
-        rest = float(np.linalg.norm(w))
-        if rest <= tolerance or k + 1 == size:
-            return hessenberg[: k + 1, : k + 1]
-        hessenberg[k + 1, k] = rest
-        basis[k + 1] = w / rest
-    raise AssertionError("the last round returns")
+    return hessenberg[:rank]
 
 
 def _all_pass_response(poles: Array, least: int) -> Array:
