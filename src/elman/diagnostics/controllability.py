@@ -8,6 +8,8 @@ subspace, where rounding enters once.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 
@@ -75,7 +77,8 @@ def _left_subspace(matrix: Array, values: Array, members: Array) -> Array:
     def selected(z: complex) -> bool:
         return int(np.argmin(np.abs(values - z))) in chosen
 
-    _, basis, count = scipy.linalg.schur(matrix.T, output="complex", sort=selected)
+    choose: Any = selected  # the stubs know the callable of the real form only
+    _, basis, count = scipy.linalg.schur(matrix.T, output="complex", sort=choose)
     # left vectors of W are the conjugates of right vectors of its transpose
     space: Array = basis[:, : int(count)]
     return space
