@@ -77,8 +77,9 @@ def _left_subspace(matrix: Array, values: Array, members: Array) -> Array:
     def selected(z: complex) -> bool:
         return int(np.argmin(np.abs(values - z))) in chosen
 
-    choose: Any = selected  # the stubs know the callable of the real form only
-    _, basis, count = scipy.linalg.schur(matrix.T, output="complex", sort=choose)
+    choose: Any = selected  # the stubs know neither this callable nor the count that comes with it
+    ordered: Any = scipy.linalg.schur(matrix.T, output="complex", sort=choose)
+    _, basis, count = ordered
     # left vectors of W are the conjugates of right vectors of its transpose
     space: Array = basis[:, : int(count)]
     return space
