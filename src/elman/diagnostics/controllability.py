@@ -42,7 +42,8 @@ def reachable_dimensions(W: Array, v: Array) -> int:
     if normal:
         values = np.diag(triangular)
     else:
-        values, basis = scipy.linalg.eig(matrix, left=True, right=False)
+        of_left: Any = scipy.linalg.eig(matrix, left=True, right=False)
+        values, basis = of_left
     total = 0
     # rounding spreads a Jordan block of size m over its m-th root; a cluster too many costs nothing
     for members in _clusters(values, rounding**0.25):

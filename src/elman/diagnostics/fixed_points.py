@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ..errors import DTypeError, ShapeError
 from ..linearization import Array
 from .dynamics import ConstantInput
+from .marginal import EPS, eigenvalue_rounding, growth_class
 from .minimize import local_minima
 from .validation import plain_array, positive_number, require_finite, whole_number
 
@@ -38,6 +39,9 @@ class FixedPoints:
         ``J[i, j] = d F(s)[i] / d s[j]``.
     eigenvalues : ndarray of complex, shape (m, S)
         Of each Jacobian, by descending modulus; a mode grows by this factor each step.
+    rounding : ndarray, shape (m, S)
+        By how much rounding may have moved each eigenvalue: that of the Jacobian, and near 1 that of the point, which a
+        vanishing ``J - I`` fixes to the root of its speed only.
     n_starts, n_lost : int
         Starts, and how many of them ended neither at a fixed nor at a slow point.
     """
@@ -48,6 +52,7 @@ class FixedPoints:
     counts: Array
     jacobians: Array
     eigenvalues: Array
+    rounding: Array
     n_starts: int
     n_lost: int
 
@@ -57,12 +62,31 @@ class FixedPoints:
     @property
     def n_unstable(self) -> Array:
         """Modes of each point (m,) with an eigenvalue outside the unit circle: 0 is an attractor, more a saddle."""
-        return np.count_nonzero(abs(self.eigenvalues) > 1, axis=1)
+        return np.count_nonzero(growth_class(self.eigenvalues, self.rounding) > 0, axis=1)
+
+    @property
+    def n_marginal(self) -> Array:
+        """Modes of each point (m,) of which rounding decides whether they are inside or outside the unit circle.
+
+        One along a line attractor, two at a bifurcation to a cycle.
+        """
+        return np.count_nonzero(growth_class(self.eigenvalues, self.rounding) == 0, axis=1)
 
     @property
     def stable(self) -> Array:
         """Which points (m,) are fixed and attract all states around them: every eigenvalue inside the unit circle."""
-        return self.converged & (self.n_unstable == 0)
+        return self.converged & (self.n_unstable == 0) & (self.n_marginal == 0)
+
+    @property
+    def marginal(self) -> Array:
+        """Which points (m,) are fixed, repel in no direction, and neither attract nor repel in some, to rounding."""
+        return self.converged & (self.n_unstable == 0) & (self.n_marginal > 0)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What each point is: ``"stable"``, ``"marginal"``, ``"saddle"`` (fixed points), or ``"slow"``."""
+        chosen = [~self.converged, self.stable, self.marginal]
+        return tuple(np.select(chosen, ["slow", "stable", "marginal"], "saddle").tolist())
 
     @property
     def exponents(self) -> Array:
@@ -79,20 +103,24 @@ class FixedPoints:
 
     def __repr__(self) -> str:
         fixed = int(self.converged.sum())
-        return f"FixedPoints({fixed} fixed, {int(self.stable.sum())} of them stable, {len(self) - fixed} slow)"
+        return f"FixedPoints({fixed} fixed, {self._attracting()}, {len(self) - fixed} slow)"
+
+    def _attracting(self) -> str:
+        """How many are stable and marginal, in words."""
+        marginal = int(self.marginal.sum())
+        return f"{int(self.stable.sum())} of them stable" + (f" and {marginal} marginal" if marginal else "")
 
     def __str__(self) -> str:
         fixed = int(self.converged.sum())
         lines = [
-            f"{fixed} fixed points, {int(self.stable.sum())} of them stable, and {len(self) - fixed} slow points from "
+            f"{fixed} fixed points, {self._attracting()}, and {len(self) - fixed} slow points from "
             f"{self.n_starts} starts ({self.n_lost} ended at neither)",
             "  kind      starts   speed     unstable modes   largest |eigenvalue|   nats/step",
         ]
         shown = 20
         for i in range(min(len(self), shown)):
-            kind = "slow" if not self.converged[i] else "stable" if self.stable[i] else "saddle"
             lines.append(
-                f"  {kind:<9} {self.counts[i]:<8} {np.sqrt(2 * self.q[i]):<9.1e} {self.n_unstable[i]:<16} "
+                f"  {self.kinds[i]:<9} {self.counts[i]:<8} {np.sqrt(2 * self.q[i]):<9.1e} {self.n_unstable[i]:<16} "
                 f"{abs(self.eigenvalues[i, 0]):<22.6g} {self.exponents[i]:+.5f}"
             )
         if len(self) > shown:
@@ -106,8 +134,10 @@ class FixedPoints:
             "q": self.q.tolist(),
             "converged": self.converged.tolist(),
             "stable": self.stable.tolist(),
+            "marginal": self.marginal.tolist(),
             "counts": self.counts.tolist(),
             "n_unstable": self.n_unstable.tolist(),
+            "n_marginal": self.n_marginal.tolist(),
             "eigenvalues": np.stack([self.eigenvalues.real, self.eigenvalues.imag], axis=-1).tolist(),
             "n_starts": self.n_starts,
             "n_lost": self.n_lost,
@@ -204,9 +234,19 @@ def fixed_points(
         counts=counts,
         jacobians=jacobians,
         eigenvalues=values,
+        rounding=_rounding(jacobians, values, speed[keep]),
         n_starts=len(begin),
         n_lost=len(begin) - len(found),
     )
+
+
+def _rounding(jacobians: Array, values: Array, speed: Array) -> Array:
+    """By how much rounding may have moved the eigenvalues (m, S) of points with these speeds (m,)."""
+    moved = [eigenvalue_rounding(J, z) for J, z in zip(jacobians, values, strict=True)]
+    rounding = np.array(moved).reshape(values.shape)
+    # at a fold the speed is the square of the distance from the point, and so of what an eigenvalue lacks to 1
+    near_one = 2 * np.sqrt(np.maximum(speed, EPS))[:, None]
+    return np.where(abs(values - 1) <= near_one, np.maximum(rounding, near_one), rounding)
 
 
 def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | None) -> Array:

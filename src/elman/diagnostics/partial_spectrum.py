@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DTypeError
 from ..linearization import Array
+from .marginal import EPS, growth_class
 
 # Eigenvalues asked for: those of modulus nearly the largest come with it, which tells a plateau from a peak.
 EIGENVALUES = 6
@@ -101,9 +102,16 @@ class PartialSpectrum:
         return self.norm_estimate.value
 
     @property
+    def mode_growth(self) -> Array:
+        """1 for each mode found that grows, -1 for one that decays, 0 where its error decides: a marginal one."""
+        known = np.where(np.isfinite(self.conditions), self.conditions, 1.0)
+        rounding = 0.0 if self.exact else self.size * EPS * self.norm_estimate.high
+        return growth_class(self.eigenvalues, known * (self.residuals + rounding))
+
+    @property
     def time_constants(self) -> Array:
-        """``-1 / log |lambda|`` of the modes found, in steps; 0 for 0, inf for modulus 1, NaN for a growing mode."""
-        return time_constants(self.eigenvalues)
+        """``-1 / log |lambda|`` of the modes found, in steps; 0 for 0, inf if marginal, NaN for a growing one."""
+        return time_constants(self.eigenvalues, self.mode_growth)
 
     def __repr__(self) -> str:
         return f"PartialSpectrum(H={self.size}, radius={self.radius:.6g}, norm={self.norm:.6g})"
@@ -138,6 +146,7 @@ class PartialSpectrum:
             "eigenvalues": [[float(z.real), float(z.imag)] for z in self.eigenvalues],
             "residuals": self.residuals.tolist(),
             "conditions": self.conditions.tolist(),
+            "mode_growth": self.mode_growth.tolist(),
             "exact": self.exact,
             "not_computed": list(self.not_computed),
         }
@@ -149,11 +158,11 @@ class PartialSpectrum:
         return plot_partial_spectrum(self, ax=ax)
 
 
-def time_constants(eigenvalues: Array) -> Array:
-    """``-1 / log |lambda|`` in steps: 0 for an eigenvalue 0, inf for modulus 1, NaN for a mode that grows."""
+def time_constants(eigenvalues: Array, growth: Array) -> Array:
+    """``-1 / log |lambda|`` in steps: 0 for an eigenvalue 0, inf for a marginal mode, NaN for one that grows."""
     with np.errstate(divide="ignore"):
-        decay = -np.log(np.abs(eigenvalues))
-        out: Array = np.where(decay >= 0, 1 / np.abs(decay), np.nan)
+        decaying = -1 / np.log(np.abs(eigenvalues))
+    out: Array = np.where(growth < 0, np.abs(decaying), np.where(growth == 0, np.inf, np.nan))
     return out
 
 

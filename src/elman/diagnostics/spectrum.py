@@ -16,6 +16,13 @@ from numpy.typing import ArrayLike
 
 from ..linearization import Array
 from .gates import SpectrumByGate
+from .marginal import (
+    NUMERICAL_RADIUS_ACCURACY,
+    eigenvalue_rounding,
+    entry_rounding,
+    growth_class,
+    has_full_eigenspace,
+)
 from .matrices import frobenius_norm, scaled, sparse_or_operator, square_matrix
 from .partial_spectrum import PartialSpectrum, partial_spectrum, time_constants
 from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, sigma_min_grid, window_about
@@ -70,13 +77,33 @@ class Spectrum:
         """Largest modulus of an eigenvalue: asymptotic growth per step of the undriven linear network."""
         return float(abs(self.eigenvalues[0]))
 
+    @cached_property
+    def eigenvalue_rounding(self) -> Array:
+        """By how much rounding of the entries may have moved each of :attr:`eigenvalues`, shape (H,).
+
+        Its condition times the rounding of the matrix, and not more than in a Jordan block as large as the cluster it
+        stands in.
+        """
+        matrix, scale = scaled(self.W)
+        return eigenvalue_rounding(matrix, self.eigenvalues / scale) * scale
+
+    @cached_property
+    def mode_growth(self) -> Array:
+        """1 for each mode that grows, -1 for one that decays, 0 for a marginal one: rounding decides. Shape (H,)."""
+        return growth_class(self.eigenvalues, self.eigenvalue_rounding)
+
+    @property
+    def stability(self) -> str:
+        """``"growing"`` if a mode grows, ``"decaying"`` if all decay, else ``"marginal"``: of the linear network."""
+        return {1: "growing", 0: "marginal", -1: "decaying"}[int(self.mode_growth.max())]
+
     @property
     def time_constants(self) -> Array:
         """``-1 / log |lambda|`` of every mode in the order of :attr:`eigenvalues`, in steps: in each it falls by e.
 
-        Shape (H,). 0 for an eigenvalue 0, inf for modulus 1, NaN for a mode that grows.
+        Shape (H,). 0 for an eigenvalue 0, inf for a marginal mode, NaN for a mode that grows.
         """
-        return time_constants(self.eigenvalues)
+        return time_constants(self.eigenvalues, self.mode_growth)
 
     @property
     def norm(self) -> float:
@@ -163,25 +190,18 @@ class Spectrum:
 
     @cached_property
     def _power_bounded(self) -> bool:
-        """Whether the powers of W stay bounded: radius at most 1, and no Jordan block on the unit circle."""
-        rounding = len(self.W) * np.finfo(np.float64).eps * max(1.0, self.norm)
-        if self.radius > 1 + rounding:
-            return False
-        for z in self.eigenvalues[abs(self.eigenvalues) >= 1 - rounding]:
-            # a Jordan block of size m moves its computed eigenvalues by eps^(1/m); those of size 2 are told apart here
-            algebraic = np.count_nonzero(abs(self.eigenvalues - z) <= np.sqrt(rounding))
-            geometric = np.count_nonzero(scipy.linalg.svdvals(z * np.eye(len(self.W)) - self.W) <= 4 * rounding)
-            if geometric < algebraic:
-                return False
-        return True
+        """Whether the powers of W stay bounded: no mode grows, and no Jordan block is marginal."""
+        if self.stability == "marginal":
+            return has_full_eigenspace(self.W, self.eigenvalues[self.mode_growth == 0])
+        return self.stability == "decaying"
 
     @cached_property
     def kreiss_constant(self) -> float:
         """``K = sup_{|z| > 1} (|z| - 1) / sigma_min(z I - W)``: transient growth is between K and ``e H K``.
 
         Exactly 1 where the numerical radius is at most 1 (normal matrices of radius up to 1 among them), inf where the
-        powers are unbounded (radius above 1, or a defective eigenvalue on the unit circle), else found by a search over
-        the outside of the unit disc: a lower bound that is the value to about 1e-6 unless a narrow peak is missed.
+        powers are unbounded (a mode grows, or a defective one is marginal), else found by a search over the outside of
+        the unit disc: a lower bound that is the value to about 1e-6 unless a narrow peak is missed.
 
         References
         ----------
@@ -189,7 +209,7 @@ class Spectrum:
         """
         if not self._power_bounded:
             return float("inf")
-        if self.numerical_radius <= 1 + 1e-12:
+        if self.numerical_radius <= 1 + NUMERICAL_RADIUS_ACCURACY:
             # sigma_min(z - W) >= |z| - numerical radius
             return 1.0
         return kreiss_constant(self._schur, self.eigenvalues, self.norm)
@@ -198,22 +218,22 @@ class Spectrum:
     def transient_peak(self) -> TransientPeak:
         """``max_k |W^k|_2`` over ``k >= 0`` and the first k that has it; (inf, None) where the powers are unbounded.
 
-        At radius 1, and for radii so near to it that no power falls below 1 in time, the maximum over the first 10 000
-        powers.
+        The first within the rounding of the powers: of a plateau, its beginning. At radius 1, and for radii so near to
+        it that no power falls below 1 in time, the maximum over the first 10 000 powers.
         """
         if not self._power_bounded:
             return TransientPeak(float("inf"), None)
         peak = TransientPeak(1.0, 0)
-        if self.norm <= 1 + 1e-12:
+        if self.norm <= 1 + entry_rounding(self.W):
             return peak
-        power = self.W
+        power, rounding = self.W, entry_rounding(self.W)
         for k in range(1, MAX_POWER + 1):
             # the Frobenius norm is cheap and never less than the spectral norm
             frobenius = frobenius_norm(power)
             if frobenius > peak.value:
                 value = float(scipy.linalg.svdvals(power)[0])
-                # rounding must not move the peak of a plateau to a later step
-                if value > peak.value * (1 + 1e-13):
+                # each step adds the rounding of one product of a power with W
+                if value > peak.value * (1 + k * rounding * peak.value):
                     peak = TransientPeak(value, k)
             # Once |W^m| < 1 no later power exceeds the maximum found: write j = q m + r with r < m, then
             # |W^j| <= |W^m|^q |W^r| <= |W^r|, and r was searched.
@@ -230,14 +250,14 @@ class Spectrum:
         bound = f"{1 / self.norm:.4g}" if self.norm > 0 else "inf"
         rows = [
             ("radius", self.radius, f"{_rate(self.radius)} in the end if the network were linear and undriven; alone"),
-            ("", None, "it proves nothing, above 1 or below, for a driven nonlinear network"),
+            ("", "", "it proves nothing, above 1 or below, for a driven nonlinear network"),
             ("norm", self.norm, f"{_rate(self.norm)}: a gradient grows by at most norm * max|phi'| a step,"),
-            ("", None, f"so it provably vanishes if max|phi'| < {bound}"),
+            ("", "", f"so it provably vanishes if max|phi'| < {bound}"),
             ("smallest sigma", smallest, f"{_rate(smallest)}: a gradient keeps at least this * min|phi'| a step"),
-            ("numerical radius", self.numerical_radius, _numerical_radius_verdict(self.numerical_radius)),
+            ("numerical radius", self.numerical_radius, self._short_term()),
             ("departure", self.departure_from_normality, "from normality (Henrici); 0: radius = norm, no transients"),
             ("eigenvectors", self.eigenvector_condition, "condition: |W^k| <= this * radius^k"),
-            ("slowest mode", float(self.time_constants[0]), "steps to fall by e, undriven and linear; nan: it grows"),
+            ("slowest mode", *self._slowest()),
         ]
         if H <= _PRINTED_SIZE:
             K, (peak, step) = self.kreiss_constant, self.transient_peak
@@ -246,15 +266,38 @@ class Spectrum:
                 ("Kreiss constant", K, f"the peak of |W^k| is at least K and at most e H K = {np.e * H * K:.4g}"),
                 ("transient peak", peak, "powers are unbounded" if step is None else place),
             ]
-        table = [f"  {name:<18}{'' if value is None else format(value, '.6g'):<13}{text}" for name, value, text in rows]
+        table = [
+            f"  {name:<18}{value if isinstance(value, str) else format(value, '.6g'):<13}{text}"
+            for name, value, text in rows
+        ]
         if H > _PRINTED_SIZE:
             table.append("  kreiss_constant and transient_peak are computed when asked for")
         return "\n".join([f"Spectrum of a recurrent matrix, H = {H}", *table])
+
+    def _short_term(self) -> str:
+        """What the numerical radius proves (Berger: |W^k| <= 2 w(W)^k)."""
+        if self.numerical_radius <= 1 + NUMERICAL_RADIUS_ACCURACY:
+            return "powers never exceed 2 (Berger)"
+        return "above 1: short-term growth is possible"
+
+    def _slowest(self) -> tuple[float | str, str]:
+        """The slowest mode in words."""
+        if self.stability == "growing":
+            return "grows", f"by a factor {self.radius:.6g} a step, undriven and linear"
+        if self.stability == "marginal":
+            count = int(np.count_nonzero(self.mode_growth == 0))
+            return (
+                "marginal",
+                f"{count} of {len(self.W)} modes neither decay nor grow, to rounding; undriven and linear",
+            )
+        return float(self.time_constants[0]), "steps to fall by e, undriven and linear"
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as plain Python; eigenvalues as pairs ``[real, imaginary]``."""
         return {
             "radius": self.radius,
+            "stability": self.stability,
+            "mode_growth": self.mode_growth.tolist(),
             "norm": self.norm,
             "eigenvalues": [[float(z.real), float(z.imag)] for z in self.eigenvalues],
             "singular_values": self.singular_values.tolist(),
@@ -341,10 +384,3 @@ def _rate(factor: float) -> str:
     """The logarithm of a factor per step, with its unit."""
     with np.errstate(divide="ignore"):
         return f"{np.log(factor):+z.4f} nats/step"
-
-
-def _numerical_radius_verdict(value: float) -> str:
-    """What the numerical radius proves (Berger: |W^k| <= 2 w(W)^k)."""
-    if value <= 1:
-        return "powers never exceed 2 (Berger)"
-    return "above 1: short-term growth is possible"

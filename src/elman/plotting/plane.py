@@ -10,7 +10,7 @@ import scipy.linalg
 
 from ..errors import ArgumentError, MissingExtraError
 from ..linearization import Array, Linearization
-from .canvas import BLUE, GREY, ORANGE, add_title, axes_for, legend_above_plane, some
+from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, legend_above_plane, some
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +35,7 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
 
     The field of values (numerical range) ``{x^* W x: |x| = 1}`` holds the eigenvalues; how far it reaches beyond their
     convex hull shows how far the matrix is from normal; where it leaves the unit disc short-term growth is possible.
+    Marginal modes, which rounding alone puts inside or outside the circle, have squares.
 
     Parameters
     ----------
@@ -61,6 +62,13 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
     z = spectrum.eigenvalues
     label = rf"eigenvalues of $W_{{hh}}$, $|\lambda|_\max$ = {spectrum.radius:.3g}"
     ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=5, markerfacecolor="none", color=BLUE, label=label)
+    marginal = z[spectrum.mode_growth == 0]
+    if marginal.size:
+        label = f"marginal, to rounding: {marginal.size} modes"
+        ax.plot(
+            marginal.real, marginal.imag, linestyle="none", marker="s", markersize=8, markerfacecolor="none", color=GREEN,
+            label=label,
+        )  # fmt: skip
     add_title(ax, f"H = {len(spectrum.W)}, departure from normality {spectrum.departure_from_normality:.3g}")
     _finish(ax)
     return ax
