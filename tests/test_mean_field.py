@@ -152,7 +152,7 @@ def test_wrong_numbers_are_refused(wrong):
 
 
 def test_an_unknown_nonlinearity_is_refused():
-    with pytest.raises(ArgumentError, match="'tanh', 'relu', 'sigmoid', 'linear', got 'gelu'"):
+    with pytest.raises(ArgumentError, match="'tanh', 'relu', 'sigmoid', 'identity', got 'gelu'"):
         mean_field(1.0, nonlinearity="gelu")
 
 

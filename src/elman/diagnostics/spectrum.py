@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 import scipy.linalg
@@ -19,12 +19,12 @@ from .gates import SpectrumByGate
 from .marginal import (
     NUMERICAL_RADIUS_ACCURACY,
     eigenvalue_rounding,
-    entry_rounding,
     growth_class,
     has_full_eigenspace,
 )
 from .matrices import frobenius_norm, scaled, sparse_or_operator, square_matrix
 from .partial_spectrum import PartialSpectrum, partial_spectrum, time_constants
+from .powers import TransientPeak, largest_power
 from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, sigma_min_grid, window_about
 from .resolvent import kreiss_constant, numerical_radius
 from .validation import positive_number, whole_number
@@ -32,26 +32,8 @@ from .validation import positive_number, whole_number
 # Largest matrix that is decomposed as a whole: a minute or so.
 DENSE_SIZE = 2000
 
-# Powers searched for the transient peak before giving up a proof: a peak at step k needs a radius near 1 - 1/k, so this
-# covers radii up to about .9999.
-MAX_POWER = 10_000
 # Above this size the summary does not compute the Kreiss constant and the peak; they stay available as attributes.
 _PRINTED_SIZE = 150
-
-
-class TransientPeak(NamedTuple):
-    """Largest norm that a power of the matrix has.
-
-    Attributes
-    ----------
-    value : float
-        ``max_k |W^k|_2`` over ``k >= 0``; inf if the powers are not bounded.
-    step : int or None
-        The first ``k`` that has it; None if there is none.
-    """
-
-    value: float
-    step: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,24 +205,7 @@ class Spectrum:
         """
         if not self._power_bounded:
             return TransientPeak(float("inf"), None)
-        peak = TransientPeak(1.0, 0)
-        if self.norm <= 1 + entry_rounding(self.W):
-            return peak
-        power, rounding = self.W, entry_rounding(self.W)
-        for k in range(1, MAX_POWER + 1):
-            # the Frobenius norm is cheap and never less than the spectral norm
-            frobenius = frobenius_norm(power)
-            if frobenius > peak.value:
-                value = float(scipy.linalg.svdvals(power)[0])
-                # each step adds the rounding of one product of a power with W
-                if value > peak.value * (1 + k * rounding * peak.value):
-                    peak = TransientPeak(value, k)
-            # Once |W^m| < 1 no later power exceeds the maximum found: write j = q m + r with r < m, then
-            # |W^j| <= |W^m|^q |W^r| <= |W^r|, and r was searched.
-            if frobenius < 1:
-                break
-            power = power @ self.W
-        return peak
+        return largest_power(self.W, self.norm)
 
     def __repr__(self) -> str:
         return f"Spectrum(H={len(self.W)}, radius={self.radius:.6g}, norm={self.norm:.6g})"

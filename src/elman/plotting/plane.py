@@ -66,8 +66,8 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
     if marginal.size:
         label = f"marginal, to rounding: {marginal.size} modes"
         ax.plot(
-            marginal.real, marginal.imag, linestyle="none", marker="s", markersize=8, markerfacecolor="none", color=GREEN,
-            label=label,
+            marginal.real, marginal.imag, linestyle="none", marker="s", markersize=8, markerfacecolor="none",
+            color=GREEN, label=label,
         )  # fmt: skip
     add_title(ax, f"H = {len(spectrum.W)}, departure from normality {spectrum.departure_from_normality:.3g}")
     _finish(ax)
