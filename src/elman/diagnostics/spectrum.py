@@ -16,12 +16,7 @@ from numpy.typing import ArrayLike
 
 from ..linearization import Array
 from .gates import SpectrumByGate
-from .marginal import (
-    NUMERICAL_RADIUS_ACCURACY,
-    eigenvalue_rounding,
-    growth_class,
-    has_full_eigenspace,
-)
+from .marginal import NUMERICAL_RADIUS_ACCURACY, eigenvalue_rounding, growth_class, has_full_eigenspace
 from .matrices import frobenius_norm, scaled, sparse_or_operator, square_matrix
 from .partial_spectrum import PartialSpectrum, partial_spectrum, time_constants
 from .powers import TransientPeak, largest_power
@@ -250,11 +245,8 @@ class Spectrum:
         if self.stability == "growing":
             return "grows", f"by a factor {self.radius:.6g} a step, undriven and linear"
         if self.stability == "marginal":
-            count = int(np.count_nonzero(self.mode_growth == 0))
-            return (
-                "marginal",
-                f"{count} of {len(self.W)} modes neither decay nor grow, to rounding; undriven and linear",
-            )
+            count = f"{int((self.mode_growth == 0).sum())} of {len(self.W)}"
+            return "marginal", f"{count} modes neither decay nor grow, to rounding; undriven and linear"
         return float(self.time_constants[0]), "steps to fall by e, undriven and linear"
 
     def to_dict(self) -> dict[str, Any]:
