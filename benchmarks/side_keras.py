@@ -93,7 +93,8 @@ class Keras(Side):
         """Under PyTorch's names: gradients lie as their weights do, and a single bias is the gradient of both."""
         from elman.interop.keras import from_keras
 
-        options = {"nonlinearity": "tanh"} if self.case.cell == "RNN" else {}
+        gated = {"activation": "tanh", "recurrent_activation": "sigmoid"}
+        options = {"nonlinearity": "tanh"} if self.case.cell == "RNN" else gated
         named = {f"d_{name}": d for name, d in from_keras(d_weights, **options).state_dict().items()}
         if d_weights[2].ndim == 1:
             named["d_bias_hh_l0"] = named["d_bias_ih_l0"]

@@ -1,6 +1,8 @@
 """The command line on real files, and files that appear whole or not at all."""
 
+import io
 import json
+import pickle
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ import elman
 from elman import cli, demo
 from elman.errors import MissingExtraError
 from elman.files import replacing
+from elman.interop import weights_file
 
 
 @pytest.fixture
@@ -219,3 +222,233 @@ def test_cells_stacks_and_kinds_of_file(capsys, tmp_path, ending, inputs):
     code, out, _err = run(capsys, "diagnose", path, "--input", inputs)
     assert code == 0
     assert str(elman.diagnose(layer, np.load(inputs), rng=0)) in out
+
+
+# What the file states, and where in it the layer is ------------------------------------------------------------------
+
+STATED = [
+    lambda: elman.RNN(2, 6, nonlinearity="identity", bias_init="uniform", rng=0),
+    lambda: elman.RNN(2, 6, nonlinearity="relu", zoneout=0.25, bias_init="uniform", rng=0),
+    lambda: elman.GRU(2, 6, reset_after=False, bias_init="uniform", rng=0),
+    lambda: elman.LSTM(2, 6, zoneout=(0.5, 0.125), bias_init="uniform", rng=0),
+    lambda: elman.MGU(2, 6, bias_init="uniform", rng=0),
+    lambda: elman.Network(elman.GRU(2, 6, reset_after=False, rng=0), elman.Readout(6, 1, rng=1), at="end"),
+    lambda: elman.Network(elman.RNN(2, 6, nonlinearity="sigmoid", rng=0), elman.MLP(6, 5, 1, "relu", rng=1)),
+]
+
+
+@pytest.mark.parametrize("make", STATED)
+def test_what_the_file_states_is_obeyed(capsys, tmp_path, inputs, make):
+    pytest.importorskip("safetensors")
+    model = make()
+    elman.interop.save_safetensors(model, tmp_path / "w.safetensors")
+    code, out, err = run(capsys, "diagnose", tmp_path / "w.safetensors", "--input", inputs)
+    assert (code, err) == (0, "")
+    assert str(elman.diagnose(model, np.load(inputs), rng=0)) in out
+    assert "STATED by the file" in out
+    assert "ASSUMED" not in out
+
+
+def test_what_is_stated_is_printed_in_one_order(capsys, tmp_path, inputs):
+    pytest.importorskip("safetensors")
+    elman.interop.save_safetensors(STATED[5](), tmp_path / "w.safetensors")
+    _, out, _ = run(capsys, "diagnose", tmp_path / "w.safetensors", "--input", inputs)
+    stated = "STATED by the file: Network(at='end'), layer. GRU(reset_after=False), readout. Readout()"
+    assert out.splitlines()[0] == stated
+
+
+def test_an_identity_network_that_explodes_is_said_to_explode(capsys, tmp_path, inputs):
+    """As a tanh network it would be saturated, and its gradient vanish."""
+    pytest.importorskip("safetensors")
+    layer = elman.RNN(2, 6, nonlinearity="identity", rng=0)
+    layer.params["weight_hh_l0"][...] *= 1.5
+    elman.interop.save_safetensors(layer, tmp_path / "w.safetensors")
+    code, out, _ = run(capsys, "diagnose", tmp_path / "w.safetensors", "--input", inputs)
+    assert code == 0
+    assert f"{np.log(1.5):+.4f}" in out
+
+
+@pytest.mark.parametrize(
+    ("make", "flags", "words"),
+    [
+        (STATED[0], ["--nonlinearity", "tanh"], ["nonlinearity = 'tanh'", "RNN(nonlinearity='identity')"]),
+        (STATED[2], ["--reset-after", "yes"], ["reset_after = True", "GRU(reset_after=False)"]),
+        (STATED[2], ["--nonlinearity", "tanh"], ["nonlinearity = 'tanh'", "GRU(reset_after=False)"]),
+        (STATED[2], ["--zoneout", "0.5"], ["zoneout = 0.5", "GRU(reset_after=False)"]),
+        (STATED[3], ["--zoneout", "0.5"], ["zoneout = 0.5", "LSTM(zoneout=(0.5, 0.125))"]),
+        (STATED[3], ["--zoneout", "1", "2", "3"], ["zoneout = (1.0, 2.0, 3.0)", "LSTM(zoneout=(0.5, 0.125))"]),
+        (STATED[6], ["--nonlinearity", "tanh"], ["nonlinearity = 'tanh'", "RNN(nonlinearity='sigmoid')"]),
+    ],
+)
+def test_what_contradicts_the_file_is_refused(capsys, tmp_path, make, flags, words):
+    pytest.importorskip("safetensors")
+    path = tmp_path / "w.safetensors"
+    elman.interop.save_safetensors(make(), path)
+    code, out, err = run(capsys, "diagnose", path, *flags)
+    assert (code, out) == (1, "")
+    assert all(word in err for word in words)
+
+
+@pytest.mark.parametrize(
+    ("make", "flags"),
+    [
+        (STATED[0], ["--nonlinearity", "identity"]),
+        (STATED[1], ["--nonlinearity", "relu", "--zoneout", "0.25"]),
+        (STATED[2], ["--reset-after", "no", "--zoneout", "0"]),
+        (STATED[3], ["--zoneout", "0.5", "0.125"]),
+    ],
+)
+def test_what_agrees_with_the_file_or_stands_in_for_it(capsys, tmp_path, inputs, make, flags):
+    """The same flags beside a file that states it, and beside one that cannot."""
+    pytest.importorskip("safetensors")
+    layer = make()
+    elman.interop.save_safetensors(layer, tmp_path / "w.safetensors")
+    np.savez(tmp_path / "w.npz", **layer.state_dict())
+    for ending in ("safetensors", "npz"):
+        code, out, _ = run(capsys, "diagnose", tmp_path / f"w.{ending}", "--input", inputs, *flags)
+        assert code == 0
+        assert str(elman.diagnose(layer, np.load(inputs), rng=0)) in out
+
+
+@pytest.mark.parametrize(
+    ("make", "assumed"),
+    [
+        (lambda: elman.RNN(2, 6, rng=0), "nonlinearity = tanh, zoneout = 0.0. Where it is otherwise, say so by --nonl"),
+        (lambda: elman.GRU(2, 6, rng=0), "reset_after = True, zoneout = 0.0. Where it is otherwise, say so by --reset"),
+        (lambda: elman.LSTM(2, 6, rng=0), ": zoneout = 0.0. Where it is otherwise, say so by --zoneout"),
+    ],
+)
+def test_what_a_file_cannot_state_is_said_to_be_assumed(capsys, tmp_path, inputs, make, assumed):
+    np.savez(tmp_path / "w.npz", **make().state_dict())
+    _, out, _ = run(capsys, "diagnose", tmp_path / "w.npz", "--input", inputs)
+    assert "ASSUMED" in out
+    assert assumed in out
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A training checkpoint of a model with a cell and a layer in it, as its owner has it."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict(
+        {
+            "encoder": torch.nn.ModuleDict({"rnn": torch.nn.LSTM(2, 5), "norm": torch.nn.LayerNorm(5)}),
+            "decoder": torch.nn.GRUCell(2, 4),
+            "head": torch.nn.Linear(5, 3),
+        }
+    )
+    path = tmp_path / "model.pkl"
+    torch.save({"epoch": 3, "state_dict": model.state_dict(), "optimizer": {"lr": 0.1}}, path)
+    return model, path
+
+
+@pytest.mark.parametrize("prefix", ["encoder.rnn.", "encoder.rnn", "decoder."])
+def test_a_part_of_a_checkpoint(capsys, checkpoint, inputs, prefix):
+    model, path = checkpoint
+    code, out, err = run(
+        capsys, "diagnose", path, "--key", "state_dict", "--prefix", prefix, "--input", inputs
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    expected = elman.interop.from_torch(model, prefix=prefix)
+    assert str(elman.diagnose(expected, np.load(inputs), rng=0)) in out
+
+
+def test_what_a_file_holds_is_listed(capsys, checkpoint):
+    _, path = checkpoint
+    code, _, err = run(capsys, "diagnose", path)
+    assert code == 1
+    assert "'state_dict' (OrderedDict)" in err
+    assert "--key" in err
+    for more in ([], ["--prefix", "head."], ["--prefix", "nothing."]):
+        code, _, err = run(capsys, "diagnose", path, "--key", "state_dict", *more)
+        assert code == 1
+        assert "encoder.rnn.weight_ih_l0 (20, 2)" in err
+        assert "at the prefix 'decoder.' or 'encoder.rnn.'" in err
+        assert err.count("\n") == 1
+    assert "no entry 'model'" in run(capsys, "diagnose", path, "--key", "model")[2]
+
+
+def test_a_long_list_is_shortened(capsys, tmp_path):
+    np.savez(tmp_path / "w.npz", **{f"conv{i}.weight": np.zeros((i, 2)) for i in range(40)})
+    _, _, err = run(capsys, "diagnose", tmp_path / "w.npz")
+    assert "conv3.weight (3, 2)" in err
+    assert "and 28 more. There is no recurrent layer" in err
+
+
+def test_other_parts_beside_the_layer_are_named(capsys, tmp_path, inputs):
+    layer = elman.LSTM(2, 6, rng=0)
+    np.savez(tmp_path / "w.npz", **layer.state_dict(), **{"fc.weight": np.zeros((3, 6))})
+    code, out, _ = run(capsys, "diagnose", tmp_path / "w.npz", "--input", inputs)
+    assert code == 0
+    assert "NOT USED: fc.weight" in out
+    # what lies beside the layer's own weights may change them, as in weight dropout or weight normalisation
+    np.savez(tmp_path / "w.npz", **layer.state_dict(), weight_hh_l0_raw=np.zeros((24, 6)))
+    code, _, err = run(capsys, "diagnose", tmp_path / "w.npz", "--input", inputs)
+    assert code == 1
+    assert "unknown weight_hh_l0_raw" in err
+
+
+@pytest.mark.parametrize("suffix", ["pkl", "bin", "ckpt", "weights"])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_files_of_torch_are_known_by_their_content(capsys, tmp_path, inputs, suffix, zipped):
+    torch = pytest.importorskip("torch")
+    layer, path = elman.LSTM(2, 6, rng=0), tmp_path / f"w.{suffix}"
+    weights = {name: torch.from_numpy(w) for name, w in layer.state_dict().items()}
+    torch.save(weights, path, _use_new_zipfile_serialization=zipped)
+    code, out, _ = run(capsys, "diagnose", path, "--input", inputs)
+    assert code == 0
+    assert str(elman.diagnose(layer, np.load(inputs), rng=0)) in out
+
+
+def test_a_pickle_of_another_kind_is_not_run(capsys, tmp_path):
+    pytest.importorskip("torch")
+
+    class Trap:
+        def __reduce__(self):
+            return pytest.fail, ("a pickle of the user's file was run",)
+
+    path = tmp_path / "w.pkl"
+    path.write_bytes(pickle.dumps(Trap(), protocol=2))
+    code, _, err = run(capsys, "diagnose", path)
+    assert code == 1
+    assert "Nothing of it was run" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\x89HDF\r\n\x1a\n", "from_keras"),
+        (b"\x08\x08:\x00", "from_onnx"),
+        (b"\x08\x00\x00\x00\x00\x00\x00\x00{broken}", "damaged"),
+        (b"\x80\x02cut", "damaged"),
+        (b"\x93NUMPY", "not an .npz"),
+        (bytes(range(256)), "not an .npz"),
+    ],
+)
+def test_other_files_never_give_a_traceback(capsys, tmp_path, content, words):
+    pytest.importorskip("safetensors")
+    pytest.importorskip("torch")
+    path = tmp_path / "w"
+    path.write_bytes(content)
+    code, _, err = run(capsys, "diagnose", path)
+    assert code == 1
+    assert words in err
+
+
+def test_damaged_archives_never_give_a_traceback(capsys, tmp_path, inputs):
+    """Every byte of the end of an archive changed in turn, and files of all lengths."""
+    whole = io.BytesIO()
+    np.savez_compressed(whole, **elman.RNN(2, 3, rng=0).state_dict())
+    content, path = whole.getvalue(), tmp_path / "w.npz"
+    for i in range(0, len(content), 7):
+        path.write_bytes(content[:i] + bytes([content[i] ^ 255]) + content[i + 1 :])
+        try:
+            weights_file.read_weights(str(path))
+        except elman.errors.ElmanError as error:
+            assert "w.npz" in str(error)  # noqa: PT017 either result is right
+
+
+def test_a_key_for_a_file_without_entries_is_refused(capsys, weights):
+    code, _, err = run(capsys, "diagnose", weights[1], "--key", "state_dict")
+    assert code == 1
+    assert "'state_dict'" in err

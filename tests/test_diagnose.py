@@ -8,9 +8,10 @@ import pytest
 from scipy.special import digamma, polygamma
 from scipy.stats import ortho_group
 
+import elman
 from elman.diagnostics.diagnose import diagnose
 from elman.diagnostics.gradient_flow import gradient_flow
-from elman.diagnostics.sequences import Diagnosable, as_sequences
+from elman.diagnostics.sequences import Chosen, Diagnosable, as_sequences
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.linearization import ElementwiseFactors, JacobianStack, Linearization
 
@@ -306,9 +307,11 @@ def test_the_number_it_would_take_is_right():
     few = [diagnose(gaussian(rng), vectors=1, threshold=theta, rng=rng) for _ in range(30)]
     assert sum(d.verdict == "undecided" for d in few) >= 25
     assert exact > 30
-    many = [diagnose(gaussian(rng, n=int(4 * exact)), vectors=1, threshold=theta, rng=rng).verdict for _ in range(10)]
+    more = int(4 * exact)
+    options = {"vectors": 1, "threshold": theta, "max_sequences": more, "rng": rng}
+    many = [diagnose(gaussian(rng, n=more), **options).verdict for _ in range(10)]
     assert many.count("exploding") >= 9
-    middle = diagnose(gaussian(rng, n=4000), vectors=1, threshold=mean, rng=rng)
+    middle = diagnose(gaussian(rng, n=4000), vectors=1, threshold=mean, max_sequences=4000, rng=rng)
     assert middle.curve.sd[-1] == pytest.approx(sd, rel=0.05)
     assert middle.curve.mean[-1] == pytest.approx(mean, abs=4 * sd / math.sqrt(4000))
 
@@ -499,7 +502,12 @@ def test_the_plain_network_fulfils_the_protocol():
         ({"max_sequences": 1}, ArgumentError, "at least 2"),
         ({"y": np.zeros(40)}, ShapeError, r"add the axis of channels: y\[\.\.\., None\]"),
         ({"x": None}, ArgumentError, "got None"),
-        ({"x": [np.zeros((4, 2))] * 3}, ArgumentError, "cut windows of one length"),
+        (
+            {"x": [np.zeros((4, 2)), np.zeros((5, 2))]},
+            ShapeError,
+            r"x\[1\] has shape \(5, 2\).*Cut windows of one length",
+        ),
+        ({"x": []}, ShapeError, "three axes"),
         ({"x": np.zeros((40, 2))}, ArgumentError, r"at least 2 sequences, got 1.*elman\.datasets\.windows"),
         ({"x": np.zeros((40, 1, 2))}, ArgumentError, "at least 2 sequences, got 1"),
         ({"x": np.zeros((0, 5, 2))}, ArgumentError, "at least one time step"),
@@ -704,3 +712,79 @@ def test_verification_says_what_decides():
     assert "decided at 99 % by the rate and by the growth at the last lag" in text
     assert "nats at lag 60 -> agrees at 99 %" in text
     assert "which decides nothing" in text
+
+
+# --- every argument has an effect, or is refused --------------------------------------------------------------------
+
+
+def test_a_linearization_of_more_sequences_than_allowed_gives_so_many_and_keeps_others_to_verify():
+    rng = np.random.default_rng(40)
+    J = rng.standard_normal((15, 128, 5, 5))
+    start = rng.standard_normal((128, 5))
+    d = diagnose(JacobianStack(J), start=start, rng=3)
+    assert d.curve.n == d.loss.n == 64
+    v = d.verify()
+    assert v.random.measured.n == 32
+    assert v.agrees
+    assert diagnose(JacobianStack(J), max_sequences=128, rng=3).curve.n == 128
+    forward = diagnose(JacobianStack(J), level="forward", max_sequences=20, rng=3)
+    assert forward.curve.n == 20
+    # the one left over is too few for a spread
+    with pytest.raises(ArgumentError, match="no sequences were set aside"):
+        diagnose(JacobianStack(J[:, :65]), rng=3).verify()
+
+
+def test_chosen_trajectories_have_their_own_products_factors_and_norms():
+    rng = np.random.default_rng(41)
+    slopes, W = rng.standard_normal((9, 6, 4)), rng.standard_normal((4, 4))
+    which = np.array([4, 1])
+    of_stack = Chosen(JacobianStack(slopes[..., None] * W), which)
+    of_any = Chosen(Trajectories(slopes, W), which)
+    u = rng.standard_normal((2, 3, 4))
+    few = JacobianStack((slopes[..., None] * W)[:, which])
+    noted = [np.empty((5, 2, 3)) for _ in range(3)]
+    pulled = [lin.vjp(u, 2, 7, norms=norms) for lin, norms in zip((few, of_stack, of_any), noted, strict=True)]
+    assert pulled[1] == pytest.approx(pulled[0], rel=1e-12)
+    assert pulled[2] == pytest.approx(pulled[0], rel=1e-12)
+    assert noted[2] == pytest.approx(noted[0], rel=1e-12)
+    assert of_stack.jvp(u, 2, 7) == pytest.approx(few.jvp(u, 2, 7), rel=1e-12)
+    assert np.array_equal(of_any.factors.slopes, slopes[:, which])
+    for t, i in ((0, 0), (8, 1)):
+        assert np.array_equal(of_any.jacobian(t, i), of_stack.jacobian(t, i))
+        assert np.array_equal(of_stack.jacobian(t, i), slopes[t, which[i]][:, None] * W)
+
+
+@pytest.mark.parametrize("n_max", [2, 5, 13])
+@pytest.mark.parametrize("level", ["full", "forward", "weights"])
+@pytest.mark.parametrize("build", [elman.RNN, elman.LSTM, elman.GRU])
+def test_no_level_uses_more_sequences_than_allowed(build, level, n_max):
+    layer = build(2, 5, rng=0)
+    for model in (layer, elman.Network(layer, elman.Readout(5, 2, rng=1))):
+        d = elman.diagnose(model, data(42), level=level, max_sequences=n_max, threshold=1e-9, rng=0)
+        assert sum(batch.n for batch in d._predicted) <= n_max
+        assert d.curve.n == (n_max if level != "full" else min(n_max, 8))
+
+
+def test_labels_without_a_readout_are_refused_with_the_cure():
+    x, y = data(43), np.zeros((40, 3))
+    for layer in (elman.RNN(2, 6, rng=0), elman.LSTM(2, 6, rng=0)):
+        with pytest.raises(ArgumentError, match=r"readout, which \w+ has not.*elman\.Network\(layer"):
+            diagnose(layer, x, y, rng=0)
+        d = diagnose(layer, x, rng=0)
+        with pytest.raises(ArgumentError, match="leave y out"):
+            d.verify(data(44), y)
+    assert diagnose(elman.Network(layer, elman.Readout(6, 3, rng=0)), x, y, rng=0).loss.start == "loss"
+
+
+def test_arguments_without_effect_are_refused():
+    x, y = data(45), np.zeros((40, 3))
+    net, J = PlainRNN.random(45), JacobianStack(np.eye(3) + np.zeros((5, 4, 1, 1)))
+    with pytest.raises(ArgumentError, match="there is no y"):
+        diagnose(net, x, loss="mse", rng=0)
+    with pytest.raises(ArgumentError, match="there is no y"):
+        diagnose(J, loss="mse", rng=0)
+    with pytest.raises(ArgumentError, match='loss belongs to level="full"'):
+        elman.diagnose(elman.RNN(2, 4, rng=0), x, level="forward", loss="mse")
+    with pytest.raises(ArgumentError, match="leave start out"):
+        diagnose(J, rng=0).verify(J, start=np.ones((4, 3)))
+    assert diagnose(net, x, y, loss="mse", rng=0).loss.start == "loss"

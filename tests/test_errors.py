@@ -15,6 +15,7 @@ BUILT_IN = {
     "ShapeError": ValueError,
     "DTypeError": TypeError,
     "ArgumentError": ValueError,
+    "ReadOnlyError": AttributeError,
     "StateDictError": ValueError,
     "NonFiniteError": FloatingPointError,
     "MissingExtraError": ImportError,
@@ -37,7 +38,9 @@ def test_an_exception_is_also_the_built_in_one(name):
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-@pytest.mark.parametrize("name", ["ElmanError", "ShapeError", "DTypeError", "ArgumentError", "StateDictError"])
+@pytest.mark.parametrize(
+    "name", ["ElmanError", "ShapeError", "DTypeError", "ArgumentError", "ReadOnlyError", "StateDictError"]
+)
 def test_plain_exceptions_are_pickled_with_their_words(name, protocol):
     error = all_classes()[name]("x must have shape (T, B, D) = (5, 2, 3), got (5, 3)")
     again = pickle.loads(pickle.dumps(error, protocol))

@@ -11,6 +11,7 @@ import pytest
 import elman
 from elman.cells import GRU, LSTM
 from elman.errors import ArgumentError, NonFiniteError, ShapeError
+from elman.layers.parameters import Parameters
 from elman.testing import check_adjoint, check_cell, check_gradients
 
 LAYERS = {"LSTM": elman.LSTM, "GRU": elman.GRU}
@@ -159,17 +160,23 @@ def test_states_are_checked():
         elman.LSTM(3, 7, forget_bias=np.nan)
 
 
-def test_a_cell_state_that_stops_being_finite_is_named():
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Weights reach the kernel unseen: with finite ones no gated state can stop being finite."""
+    monkeypatch.setattr(Parameters, "check_finite", lambda self: None)
+
+
+def test_a_cell_state_that_stops_being_finite_is_named(unchecked):
     layer = elman.LSTM(1, 2, rng=0)
     layer.params["weight_hh_l0"][4, 1] = np.nan
     with pytest.raises(NonFiniteError, match="lstm_l0.*step 0 of sample 0"):
         layer(np.zeros((3, 2, 1)))
 
 
-def test_an_output_gate_that_stops_being_finite_is_named():
+def test_an_output_gate_that_stops_being_finite_is_named(unchecked):
     layer = elman.LSTM(1, 2, rng=0)
     layer.params["weight_ih_l0"][6:] = np.nan
-    with pytest.raises(NonFiniteError, match="the state h must stay finite.*step 0 of sample 0.*weight_ih_l0"):
+    with pytest.raises(NonFiniteError, match="the state h must stay finite.*step 0 of sample 0"):
         layer(np.ones((1, 2, 1)))
 
 

@@ -60,7 +60,7 @@ def build(case, dtype):
         for name, array in values.items()
         for suffix, block in zip(suffixes, array, strict=True)
     }
-    layer.load_state_dict({name: named.get(name, np.zeros(p.shape)) for name, p in layer.params.items()})
+    layer.load_state_dict({name: named.get(name, np.zeros(p.shape)).astype(dtype) for name, p in layer.params.items()})
     return layer, int(direction == "reverse")
 
 

@@ -25,6 +25,7 @@ CELLS = [
 ]
 OURS = {"SimpleRNN": elman.RNN, "LSTM": elman.LSTM, "GRU": elman.GRU}
 NONLINEARITY = {"tanh": "tanh", "relu": "relu", "sigmoid": "sigmoid", None: "identity"}
+GATED = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 T, B, D, H = 7, 3, 4, 5
 
 
@@ -78,7 +79,7 @@ def assert_close(got, expected):
 
 def options_of_weights(cell, options):
     """What plain weights do not tell."""
-    return {"nonlinearity": NONLINEARITY[options["activation"]]} if cell == "SimpleRNN" else {}
+    return {"nonlinearity": NONLINEARITY[options["activation"]]} if cell == "SimpleRNN" else GATED
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -105,7 +106,7 @@ def test_no_bias(keras, cell, options, bidirectional):
     layer = from_keras(layers[0])
     assert not layer.bias
     assert_close(layer(sequences())[0], run(keras, layers, sequences()))
-    told = {"reset_after": options["reset_after"]} if cell == "GRU" else options_of_weights(cell, options)
+    told = options_of_weights(cell, options) | ({"reset_after": options["reset_after"]} if cell == "GRU" else {})
     assert np.array_equal(from_keras(layers[0].get_weights(), **told).theta, layer.theta)
 
 
@@ -162,14 +163,14 @@ def test_two_biases_go_out_as_their_sum_and_come_in_as_the_first(cls):
     p = layer.params
     ((*_, bias),) = to_keras(layer)
     np.testing.assert_array_equal(bias, p["bias_ih_l0"] + p["bias_hh_l0"])
-    back = from_keras(to_keras(layer), **({"nonlinearity": "tanh"} if cls is elman.RNN else {})).params
+    back = from_keras(to_keras(layer), **({"nonlinearity": "tanh"} if cls is elman.RNN else GATED)).params
     np.testing.assert_array_equal(back["bias_ih_l0"], bias)
     assert not back["bias_hh_l0"].any()
 
 
 def test_both_biases_of_the_gru_stay():
     layer = random_layer()
-    assert np.array_equal(from_keras(to_keras(layer)).theta, layer.theta)
+    assert np.array_equal(from_keras(to_keras(layer), **GATED).theta, layer.theta)
     assert [a.shape for a in to_keras(layer)[0]] == [(D, 3 * H), (H, 3 * H), (2, 3 * H)]
 
 
@@ -190,17 +191,17 @@ def test_a_swapped_gate_would_show(cls, pairs):
         order = list(pairs)
         order[one], order[other] = other, one
         swapped = [np.concatenate([np.split(a, len(order), -1)[i] for i in order], -1) for a in to_keras(layer)[0]]
-        assert abs(from_keras(swapped, batch_first=False)(x)[0] - expected).max() > 1e-2
+        assert abs(from_keras(swapped, batch_first=False, **GATED)(x)[0] - expected).max() > 1e-2
 
 
 def test_types():
     arrays = [a.astype("float16") for a in to_keras(random_layer())[0]]
-    assert from_keras(arrays).dtype == np.float32
-    assert from_keras(arrays, dtype="float64").dtype == np.float64
+    assert from_keras(arrays, **GATED).dtype == np.float32
+    assert from_keras(arrays, dtype="float64", **GATED).dtype == np.float64
     ml_dtypes = pytest.importorskip("ml_dtypes")
     halves = [a.astype(ml_dtypes.bfloat16) for a in arrays]
     np.testing.assert_array_equal(
-        from_keras(halves).params["weight_hh_l0"][:H], halves[1].astype(float)[:, H : 2 * H].T
+        from_keras(halves, **GATED).params["weight_hh_l0"][:H], halves[1].astype(float)[:, H : 2 * H].T
     )
 
 
@@ -241,8 +242,9 @@ def changed(arrays, i, value):
     ],
 )
 def test_weights_that_are_refused(source, options, error, words):
+    gated = {} if "nonlinearity" in {*options, words.split()[0]} else GATED
     with pytest.raises(error, match=words):
-        from_keras(source(), **options)
+        from_keras(source(), **{**gated, **options})
 
 
 @pytest.mark.parametrize(
@@ -253,8 +255,6 @@ def test_weights_that_are_refused(source, options, error, words):
         ("GRU", {"activation": None}, ArgumentError, "activation .*'linear'"),
         ("GRU", {"recurrent_activation": "relu"}, ArgumentError, "recurrent_activation"),
         ("SimpleRNN", {"activation": "gelu"}, ArgumentError, "activation .*'gelu'"),
-        ("GRU", {"dropout": 0.1}, ArgumentError, r"dropout must be 0\.0, got 0\.1"),
-        ("GRU", {"recurrent_dropout": 0.1}, ArgumentError, "recurrent_dropout"),
         ("GRU", {"stateful": True}, ArgumentError, "stateful"),
     ],
 )
@@ -268,11 +268,12 @@ def test_options_that_are_refused(keras, cell, options, error, words, bidirectio
         from_keras(layer)
 
 
-def test_dropout_is_left_out_by_taking_the_weights(keras):
-    layer = randomize(keras.layers.GRU(H, dropout=0.3), (B, T, D), 0)
-    assert np.array_equal(
-        from_keras(layer.get_weights()).params["weight_ih_l0"][:H], layer.get_weights()[0][:, H : 2 * H].T
-    )
+@pytest.mark.parametrize(("cell", "options"), CELLS, ids=str)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_dropout_of_a_layer_stays_behind(keras, cell, options, bidirectional):
+    layers = stack_of(keras, cell, options, 2, bidirectional, dropout=0.3, recurrent_dropout=0.2)
+    x = sequences()
+    assert_close(from_keras(layers)(x)[0], run(keras, layers, x))
 
 
 def test_layers_that_are_refused(keras):
@@ -293,7 +294,6 @@ def test_layers_that_are_refused(keras):
     for layer, name in (
         (layers.Dense(3), "Dense"),
         (layers.RNN(layers.StackedRNNCells([layers.GRUCell(3), layers.GRUCell(3)])), "RNN"),
-        (keras.Sequential([layers.Input((T, D)), layers.GRU(3)]), "Sequential"),
     ):
         if not layer.built:
             layer.build((B, T, D))
@@ -322,3 +322,179 @@ def test_a_subclass_may_compute_anything(keras):
 def test_layers_that_keras_does_not_have(model, error, words):
     with pytest.raises(error, match=words):
         to_keras(model())
+
+
+def noise_of(keras):
+    """Layers of Keras that act in training alone."""
+    k = keras.layers
+    return [
+        k.Dropout(0.5), k.SpatialDropout1D(0.5), k.GaussianNoise(0.5), k.GaussianDropout(0.5), k.AlphaDropout(0.5),
+        k.ActivityRegularization(0.1),
+    ]  # fmt: skip
+
+
+def randomize_model(model):
+    rng = np.random.default_rng(2)
+    model.set_weights([rng.uniform(-0.8, 0.8, w.shape) for w in model.get_weights()])
+    return model
+
+
+@pytest.mark.parametrize("functional", [False, True])
+@pytest.mark.parametrize("at", ["steps", "end"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_model_with_what_acts_in_training(keras, functional, at, bidirectional, bias):
+    k = keras.layers
+    wrap = k.Bidirectional if bidirectional else lambda layer: layer
+    layers = [
+        wrap(k.LSTM(H, return_sequences=True, dropout=0.2)),
+        *noise_of(keras),
+        wrap(k.LSTM(H, return_sequences=at == "steps", recurrent_dropout=0.2)),
+        k.Dropout(0.5),
+        k.Dense(3, use_bias=bias),
+    ]
+    if functional:
+        x = out = keras.Input((T, D))
+        for layer in layers:
+            out = layer(out)
+        model = keras.Model(x, out)
+    else:
+        model = keras.Sequential([keras.Input((T, D)), *layers])
+    randomize_model(model)
+    net = from_keras(model)
+    assert isinstance(net, elman.Network)
+    assert (net.at, net.layer.num_layers, net.layer.dropout) == (at, 2, 0)
+    assert_close(net(sequences())[0], keras.ops.convert_to_numpy(model(sequences())))
+
+
+def test_a_model_of_recurrent_layers_alone(keras):
+    k = keras.layers
+    model = keras.Sequential([keras.Input((T, D)), k.GRU(H, return_sequences=True), k.Dropout(0.1)])
+    randomize_model(model)
+    layer = from_keras(model, batch_first=False)
+    assert type(layer) is elman.GRU
+    expected = keras.ops.convert_to_numpy(model(sequences()))
+    assert_close(layer(sequences().swapaxes(0, 1))[0].swapaxes(0, 1), expected)
+    steps = keras.Sequential([*model.layers, k.TimeDistributed(k.Dense(2))])
+    steps.build((None, T, D))
+    assert_close(from_keras(steps)(sequences())[0], keras.ops.convert_to_numpy(steps(sequences())))
+
+
+def test_layers_of_noise_in_a_list(keras):
+    layers = stack_of(keras, "GRU", {}, 2)
+    mixed = [layers[0], *noise_of(keras), layers[1]]
+    assert np.array_equal(from_keras(mixed).theta, from_keras(layers).theta)
+    with pytest.raises(StateDictError, match="act in training only"):
+        from_keras(noise_of(keras))
+
+
+def test_models_that_are_refused(keras):
+    k = keras.layers
+    sequential = lambda *layers: keras.Sequential([keras.Input((T, D)), *layers])  # noqa: E731
+    x = keras.Input((T, D))
+    once = k.GRU(D, return_sequences=True)(x)
+    shared = k.GRU(D, return_sequences=True)
+    for model, error, words in (
+        (
+            sequential(k.GRU(H), k.Dense(2, activation="softmax")),
+            ArgumentError,
+            "'linear', got 'softmax'.*layers alone",
+        ),
+        (sequential(k.Masking(), k.GRU(H)), DTypeError, "got Masking;"),
+        (sequential(k.GRU(H), k.Dense(2), k.Dense(2)), DTypeError, "got Dense;"),
+        (sequential(k.Dense(2)), DTypeError, "got Dense;"),
+        (sequential(k.Dropout(0.5)), StateDictError, "training only"),
+        (keras.Model(x, k.Add()([once, x])), ArgumentError, "chain of layers"),
+        (keras.Model(x, [once, k.GRU(H)(once)]), ArgumentError, "chain of layers"),
+        (keras.Model(x, shared(shared(x))), ArgumentError, "chain of layers"),
+    ):
+        with pytest.raises(error, match=words):
+            from_keras(model)
+
+
+@pytest.mark.parametrize("cls", [elman.LSTM, elman.GRU])
+def test_what_arrays_do_not_tell_is_asked(cls):
+    arrays = weights(cls)
+    for options, words in (
+        ({}, "activation must be given.*hard_sigmoid"),
+        ({"activation": "tanh"}, "recurrent_activation must be given.*hard_sigmoid"),
+        ({"recurrent_activation": "sigmoid"}, "activation must be given"),
+        (GATED | {"recurrent_activation": "hard_sigmoid"}, f"must be 'sigmoid', got 'hard_sigmoid': {cls.__name__}"),
+        (GATED | {"activation": "relu"}, "must be 'tanh', got 'relu'"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            from_keras(arrays, **options)
+    with pytest.raises(ArgumentError, match="give nonlinearity for a SimpleRNN"):
+        from_keras(weights(elman.RNN), nonlinearity="tanh", activation="tanh")
+
+
+def test_hard_sigmoid_would_be_another_network(keras):
+    """Why it is asked: the same arrays, and outputs that are far apart."""
+    one, other = (
+        randomize(keras.layers.LSTM(H, return_sequences=True, recurrent_activation=a), (None, T, D), 0)
+        for a in ("sigmoid", "hard_sigmoid")
+    )
+    far = abs(run(keras, [one], sequences()) - run(keras, [other], sequences())).max()
+    assert far > 0.01
+    with pytest.raises(ArgumentError, match="must not be given here: the source tells it"):
+        from_keras(one, recurrent_activation="sigmoid")
+
+
+def for_cudnn(arrays, gates):
+    """Arrays of a layer of Keras as its layer for cuDNN has them, by the rule of TensorFlow's documentation.
+
+    Its example: a kernel [[0, 1, 2], [3, 4, 5]] of Keras is [[0, 2, 4], [1, 3, 5]] there upside down, that is, the
+    transposed kernel written row by row into the old shape.
+    """
+    kernel, recurrent, bias = arrays
+    kernels = [np.array([k[d, h] for h in range(k.shape[1]) for d in range(k.shape[0])]).reshape(k.shape)
+               for k in np.split(kernel, gates, axis=1)]  # fmt: skip
+    recurrents = [k.T for k in np.split(recurrent, gates, axis=1)]
+    return [np.concatenate(kernels, axis=1), np.concatenate(recurrents, axis=1), bias.ravel()]
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell", ["GRU", "LSTM"])
+def test_arrays_of_layers_for_cudnn(keras, cell, bidirectional):
+    """Both halves of the bias count by themselves in a GRU, as their sum in an LSTM."""
+    (layer,) = stack_of(keras, cell, {}, 1, bidirectional)
+    arrays, n = layer.get_weights(), 3
+    halves = []
+    for i in range(0, len(arrays), n):
+        one = arrays[i : i + n]
+        if cell == "LSTM":
+            first = np.random.default_rng(i).uniform(-1, 1, one[2].shape).astype("float32")
+            one = [*one[:2], np.stack([first, one[2] - first])]
+        halves += for_cudnn(one, {"GRU": 3, "LSTM": 4}[cell])
+    assert halves[2].shape == ((6 if cell == "GRU" else 8) * H,)
+    loaded = from_keras(halves)
+    assert_close(loaded(sequences())[0], run(keras, [layer], sequences()))
+    if cell == "GRU":
+        assert loaded.reset_after
+        assert np.array_equal(loaded.theta, from_keras(layer).theta)
+
+
+class OldLayer:
+    """What from_keras asks of a layer, as Keras 2's CuDNNGRU answers."""
+
+    name = "cu_dnngru"
+
+    def __init__(self, arrays):
+        self.arrays = arrays
+
+    def get_weights(self):
+        return self.arrays
+
+    def get_config(self):
+        return {"units": H, "go_backwards": False, "stateful": False}
+
+
+def test_a_layer_for_cudnn():
+    layer = random_layer()
+    arrays = for_cudnn(to_keras(layer)[0], 3)
+    old = type("CuDNNGRU", (OldLayer,), {})(arrays)
+    assert np.array_equal(from_keras(old).theta, layer.theta)
+    with pytest.raises(ArgumentError, match="activation must not be given here"):
+        from_keras(arrays, **GATED)
+    with pytest.raises(ShapeError, match="must have 15 columns"):
+        from_keras([arrays[0][:, :-1], *arrays[1:]])

@@ -8,7 +8,8 @@ import pytest
 
 import elman
 from elman.errors import ArgumentError, DTypeError, ShapeError, StateDictError
-from elman.interop.safetensors import load_safetensors, save_safetensors
+from elman.interop import from_torch
+from elman.interop.safetensors import from_safetensors, load_safetensors, save_safetensors
 
 safetensors = pytest.importorskip("safetensors")
 
@@ -194,3 +195,95 @@ def test_without_the_package(run_script):
                 print(error)
     """)
     assert out.count("elman[io]") == 2
+
+
+STATED = MODELS | {
+    "MGU": lambda **o: elman.MGU(3, 4, 2, bias=False, **o),
+    "zoneout": lambda **o: elman.LSTM(3, 4, zoneout=(0.25, 0.5), **o),
+    "end": lambda **o: elman.Network(
+        elman.RNN(3, 4, nonlinearity="identity", zoneout=0.1, **o), elman.Readout(4, 2, **o), at="end"
+    ),
+    "one bias": lambda **o: elman.Network(elman.LSTM(3, 4, bias=False, **o), elman.Readout(4, 2, **o)),
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_the_model_is_made_from_the_file_alone(name, dtype, path):
+    """The same model, shown by repr, and the same results to the bit."""
+    model = randomized(STATED[name](dtype=dtype))
+    save_safetensors(model, path)
+    other = from_safetensors(path)
+    assert repr(other) == repr(model)
+    assert np.array_equal(other.theta, model.theta)
+    x = np.random.default_rng(1).standard_normal((5, 2, 0 if name == "autonomous" else 3)).astype(dtype)
+    one, two = (m(x) if isinstance(m(x), np.ndarray) else m(x)[0] for m in (model, other))
+    assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", ["RNN", "GRU", "zoneout", "Readout"])
+def test_arrays_keep_what_is_stated_on_their_way_through_from_torch(name, path):
+    model = randomized(STATED[name]())
+    save_safetensors(model, path)
+    weights = load_safetensors(path)
+    assert repr(from_torch(weights)) == repr(model)
+    net = randomized(elman.Network(elman.GRU(3, 4, reset_after=False), elman.Readout(4, 2)))
+    save_safetensors(net, path)
+    for prefix, source in (("layer.", load_safetensors(path)), ("", load_safetensors(path, prefix="layer."))):
+        layer = from_torch(source, prefix=prefix)
+        assert not layer.reset_after
+        assert np.array_equal(layer.theta, net.layer.theta)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nonlinearity": "relu"}, "nonlinearity = 'relu' contradicts .*RNN.nonlinearity='tanh'"),
+        ({"reset_after": True}, "reset_after = True must not be given"),
+        ({"zoneout": 0.5}, "zoneout = 0.5 contradicts"),
+        ({"hidden_size": 3}, "hidden_size"),
+        ({"at": "end"}, "at = 'end' contradicts"),
+    ],
+)
+def test_options_that_contradict_the_file_are_refused(options, words, path):
+    save_safetensors(network(), path)
+    with pytest.raises(ArgumentError, match=words):
+        from_safetensors(path, **options)
+    layer = from_safetensors(path, nonlinearity="tanh", zoneout=0, batch_first=True).layer
+    assert layer.batch_first
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["RNN(nonlinearity='tanh'", "Transformer()", "RNN('tanh')", "RNN(size=3)", "RNN(nonlinearity=open('x'))", "1", ""],
+)
+def test_metadata_that_are_not_understood_are_refused(text, path):
+    weights = randomized(elman.RNN(3, 4)).state_dict()
+    safetensors.numpy.save_file(weights, path, metadata={"elman:": text})
+    with pytest.raises(StateDictError, match="damaged, or of a later version"):
+        from_safetensors(path)
+    with pytest.raises(StateDictError, match="damaged, or of a later version"):
+        from_torch(load_safetensors(path))
+
+
+def test_stated_classes_must_fit_the_shapes(path):
+    weights = randomized(elman.GRU(3, 4)).state_dict()
+    for text, words in (
+        ("LSTM()", "states LSTM, but .* GRU"),
+        ("Network(at='steps')", "Network"),
+        ("MLP()", "missing"),
+    ):
+        safetensors.numpy.save_file(weights, path, metadata={"elman:": text})
+        with pytest.raises(StateDictError, match=words):
+            from_safetensors(path)
+
+
+def test_files_of_others_need_what_they_do_not_state(path):
+    model = randomized(elman.GRU(3, 4, reset_after=False))
+    safetensors.numpy.save_file(model.state_dict(), path)
+    assert from_safetensors(path).reset_after
+    assert repr(from_safetensors(path, reset_after=False)) == repr(model)
+    net = randomized(network("relu"))
+    safetensors.numpy.save_file(net.state_dict(), path)
+    with pytest.raises(ArgumentError, match="nonlinearity must be given"):
+        from_safetensors(path)
+    assert repr(from_safetensors(path, nonlinearity="relu")) == repr(net)

@@ -140,6 +140,50 @@ def test_a_lost_bias_would_show(cell, name):
     assert far(outputs(from_torch(weights, **options), x, h0), run(module, x, h0)) > 1e-2
 
 
+@pytest.mark.parametrize("kind", ["module", "state dict", "model"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("cell", "options"), [("RNNCell", {}), ("RNNCell", {"nonlinearity": "relu"}), ("LSTMCell", {}), ("GRUCell", {})]
+)
+def test_a_cell_becomes_a_layer_of_whole_sequences(cell, options, bias, kind):
+    """Against PyTorch's cell, called step by step."""
+    module = module_of(cell, bias=bias, **options)
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((7, 3, 4))
+    states = [rng.standard_normal((3, 5)) for _ in range(2 if cell == "LSTMCell" else 1)]
+    state = [torch.from_numpy(s) for s in states]
+    steps = []
+    with torch.no_grad():
+        for row in torch.from_numpy(x):
+            new = module(row, tuple(state) if len(state) > 1 else state[0])
+            state = list(new) if isinstance(new, tuple) else [new]
+            steps.append(state[0].numpy())
+    h0 = tuple(s[None] for s in states)
+    if kind == "module":
+        layer = from_torch(module)
+    elif kind == "model":
+        layer = from_torch(torch.nn.ModuleDict({"cell": module}), prefix="cell")
+    else:
+        told = {"nonlinearity": options.get("nonlinearity", "tanh")} if cell == "RNNCell" else {}
+        layer = from_torch(module.state_dict(), **told)
+    expected = [np.stack(steps), *(s.numpy()[None] for s in state)]
+    assert far(outputs(layer, x, h0 if len(h0) > 1 else h0[0]), expected) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_learned_initial_states_come_back(kind, bidirectional):
+    layer = getattr(elman, kind)(4, 5, 2, learn_initial_state=True, bidirectional=bidirectional)
+    layer.theta[:] = np.random.default_rng(0).uniform(-0.8, 0.8, layer.theta.size)
+    told = {"nonlinearity": "tanh"} if kind == "RNN" else {}
+    back = from_torch({f"net.{name}": w for name, w in layer.state_dict().items()}, prefix="net.", **told)
+    assert repr(back) == repr(layer)
+    assert np.array_equal(back.theta, layer.theta)
+    some = {name: w for name, w in layer.state_dict().items() if name != "h0_l1"}
+    with pytest.raises(StateDictError, match="missing h0_l1"):
+        from_torch(some, **told)
+
+
 def test_options_of_a_module_are_read():
     layer = from_torch(torch.nn.RNN(3, 4, 2, nonlinearity="relu", batch_first=True, dropout=0.25))
     assert (layer.nonlinearity, layer.batch_first, layer.dropout) == ("relu", True, 0.25)
@@ -301,7 +345,7 @@ class Mine(torch.nn.GRU):
     ("module", "options", "error", "words"),
     [
         (Mine(3, 4), {}, DTypeError, "Mine"),
-        (torch.nn.GRUCell(3, 4), {}, DTypeError, "GRUCell"),
+        (torch.nn.LSTMCell(3, 4), {"nonlinearity": "tanh"}, ArgumentError, "nonlinearity"),
         (torch.nn.Sequential(torch.nn.Linear(3, 4)), {}, DTypeError, "prefix: 0"),
         (torch.nn.utils.parametrizations.weight_norm(torch.nn.GRU(3, 4), "weight_hh_l0"), {}, DTypeError, "Parametr"),
         (torch.nn.GRU(3, 4), {"batch_first": True}, ArgumentError, "batch_first"),
@@ -423,6 +467,13 @@ def test_whole_modules_are_objects(tmp_path):
     torch.save(module_of("GRU"), tmp_path / "module.pt")
     with pytest.raises(StateDictError, match=r"model\.state_dict\(\)"):
         load_pt(tmp_path / "module.pt")
+
+
+@pytest.mark.filterwarnings("ignore:.*jit:DeprecationWarning")
+def test_a_program_is_named(tmp_path):
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 3)), tmp_path / "program.jit")
+    with pytest.raises(StateDictError, match="TorchScript.*state_dict"):
+        load_pt(tmp_path / "program.jit")
 
 
 @pytest.mark.parametrize("version", ["2.5.1+cpu", "2.9.1", "1.13.0"])

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -12,8 +13,10 @@ from scipy.stats import ortho_group
 import elman
 from elman.diagnostics.curve import GrowthCurve
 from elman.diagnostics.growth import unit_vectors
+from elman.diagnostics.inputs import autocorrelated, resampled
 from elman.diagnostics.sequences import ModelSequences
 from elman.diagnostics.streaming import PIECE, Streamed, grid_lags, staggered_growth
+from elman.diagnostics.track_record import RECORD
 from elman.errors import ArgumentError, DTypeError, ShapeError
 from elman.linearization import JacobianStack
 
@@ -247,12 +250,131 @@ def test_a_gru_at_rest_has_the_jacobian_of_its_closed_form():
 def test_data_declare_what_is_not_and_then_verify():
     net = network(elman.GRU(3, 16, batch_first=True, rng=2))
     x = inputs(6, mean=-1.0, sd=2.0).swapaxes(0, 1)
-    d = elman.diagnose(net, x, level="weights", rng=0)
+    d = elman.diagnose(net, x, level="weights", input_mean=x.mean((0, 1)), rng=0)
     same = elman.diagnose(net, level="weights", input_mean=x.mean((0, 1)), input_sd=x.std((0, 1)), length=60, rng=0)
     assert np.array_equal(d.curve.logs, same.curve.logs)
+    assert d.facts.inputs == "white"
     v = d.verify()
     assert v.random.measured.n == 40
     assert v.agrees
+
+
+# --- inputs that are not white --------------------------------------------------------------------------------------
+
+
+def test_noise_of_a_declared_autocorrelation_has_it():
+    """AR(1) by its powers at all lags; a cosine under an exponential; white where nothing correlates."""
+    k = np.arange(1, 6)
+    wave = 0.9**k * np.cos(k)
+    x = autocorrelated(8, 60000, np.stack([0.8**k, wave, 0 * k], axis=1), np.random.default_rng(0))
+    assert x.var(axis=1) == pytest.approx(np.ones((8, 3)), abs=0.03)
+    for channel, wanted in enumerate((0.8 ** np.arange(1, 8), [*wave, None, None], np.zeros(7))):
+        for lag, value in enumerate(wanted, 1):
+            if value is not None:
+                for t in (0, 7 - lag):
+                    found = (x[t, :, channel] * x[t + lag, :, channel]).mean()
+                    assert found == pytest.approx(value, abs=0.025), (channel, lag, t)
+    assert abs((x[:, :, 0] * x[:, :, 1]).mean()) < 0.02
+
+
+def test_a_declared_autocorrelation_longer_than_the_sequence_is_cut():
+    x = autocorrelated(3, 50000, 0.5 ** np.arange(1, 9)[:, None], np.random.default_rng(1))
+    assert x.shape == (3, 50000, 1)
+    assert (x[0] * x[2]).mean() == pytest.approx(0.25, abs=0.02)
+
+
+def test_stretches_of_a_sample_keep_its_tokens_their_frequencies_and_their_order():
+    """A cycle of tokens, one hot: after each comes the next, but for where a stretch ends."""
+    S = 40
+    sample = np.eye(5)[(np.arange(S)[:, None] + np.arange(3)) % 5]
+    x = resampled(sample, 300, 40, np.random.default_rng(0))
+    assert x.shape == (300, 40, 5)
+    assert np.array_equal(x.sum(axis=2), np.ones((300, 40)))
+    assert x.mean(axis=(0, 1)) == pytest.approx(np.full(5, 0.2), abs=0.02)
+    token = x.argmax(axis=2)
+    # of joins, drawn anew with probability 2 / S, four in five show
+    follows = ((token[1:] - token[:-1]) % 5 == 1).mean()
+    assert follows == pytest.approx(1 - 0.8 * 2 / S, abs=0.01)
+
+
+def markov_text(seed, T, n):
+    """Letters that are mostly repeated, one hot: far from white."""
+    rng = np.random.default_rng(seed)
+    letters = rng.integers(4, size=(T, n))
+    for t in range(1, T):
+        letters[t] = np.where(rng.random(n) < 0.95, letters[t - 1], letters[t])
+    return 3 * np.eye(4)[letters]
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_sample_of_correlated_inputs_is_right_where_white_noise_is_not(batch_first):
+    layer = elman.RNN(4, 24, batch_first=batch_first, rng=2)
+    layer.params["weight_ih_l0"][...] *= 0.5
+    text = markov_text(0, 80, 64)
+    x = text.swapaxes(0, 1) if batch_first else text
+    truth = elman.diagnose(layer, np.moveaxis(markov_text(1, 80, 128), 0, int(batch_first)), rng=0)
+    sample = elman.diagnose(layer, x, level="weights", rng=0)
+    white = elman.diagnose(layer, x, level="weights", input_sd=text.std(axis=(0, 1)), rng=0)
+    assert sample.facts.inputs == "sample"
+    assert abs(sample.rate - truth.rate) < 0.3 * abs(white.rate - truth.rate)
+    assert sample.verify().random.measured.n == 32
+
+
+def test_a_declared_autocorrelation_is_right_where_white_noise_is_not():
+    layer, rng = elman.RNN(3, 24, rng=3), np.random.default_rng(4)
+    x = autocorrelated(80, 128, 0.97 ** np.arange(1, 2)[:, None] * np.ones(3), rng)
+    truth = elman.diagnose(layer, x, rng=0)
+    told = {"level": "weights", "input_sd": 1.0, "length": 80, "rng": 0}
+    white = elman.diagnose(layer, **told)
+    right = elman.diagnose(layer, input_autocorrelation=[0.97], **told)
+    assert right.facts.inputs == "autocorrelation"
+    assert abs(right.rate - truth.rate) < 0.3 * abs(white.rate - truth.rate)
+    # with x the moments come from it, and all of it can verify
+    beside = elman.diagnose(layer, x[:, :40], level="weights", input_autocorrelation=[0.97], rng=0)
+    assert beside.verify().random.measured.n == 40
+
+
+def test_half_of_a_sample_is_kept_to_verify_if_there_are_four_and_of_the_length():
+    layer, x = elman.GRU(3, 6, rng=0), inputs(2, T=30, n=20)
+    d = elman.diagnose(layer, x, level="weights", rng=0)
+    v = d.verify()
+    assert v.random.measured.n == 10
+    used = {row.tobytes() for row in d._reserved.x.swapaxes(0, 1)[:, 0]}
+    drawn = {row.tobytes() for batch in d._predicted for row in batch.x.reshape(-1, 3)}
+    assert not used & drawn
+    for other in ({"x": x[:, :3]}, {"x": x, "length": 45}):
+        with pytest.raises(ArgumentError, match="give x"):
+            elman.diagnose(layer, level="weights", rng=0, **other).verify()
+
+
+def test_what_is_printed_of_the_record_is_what_was_measured():
+    recorded = json.loads((Path(__file__).parents[1] / "benchmarks" / "weights_inputs.json").read_text("utf-8"))
+    for told, rows in RECORD.items():
+        assert {k: (v["right"], v["of"], v["rate_error"]) for k, v in recorded[told].items()} == dict(rows)
+    layer = elman.RNN(3, 6, rng=0)
+    told = {"input_sd": 1.0, "length": 20}
+    for kind, given in (
+        ("white", told), ("autocorrelation", told | {"input_autocorrelation": [0.5]}), ("sample", {"x": inputs(1)}),
+    ):  # fmt: skip
+        text = str(elman.diagnose(layer, level="weights", rng=0, **given))
+        right, of, error = RECORD[kind]["embedded text"]
+        assert f"embedded text {right} of {of} (rate off by {error:.3f})" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        ([1.2], ArgumentError, r"in -1 \.\. 1, got 1.2"),
+        ([0.9, -0.9], ArgumentError, "stationary process, which that of channel 0 is not"),
+        ([[0.5, 0.5]], ShapeError, r"\(p, 3\)"),
+        ([], ShapeError, r"got shape \(0,\)"),
+        ([math.nan], ArgumentError, "must be finite"),
+    ],
+)
+def test_autocorrelations_that_cannot_be_are_refused(value, error, words):
+    told = {"level": "weights", "input_sd": 1.0, "length": 9, "input_autocorrelation": value}
+    with pytest.raises(error, match=words):
+        elman.diagnose(elman.RNN(3, 4, rng=0), **told)
 
 
 def test_initial_states_of_training_are_drawn_for_simulated_sequences():
@@ -291,6 +413,7 @@ def test_single_precision_networks_are_simulated_too():
     [
         ({}, ArgumentError, "declare input_sd"),
         ({"input_sd": 1.0}, ArgumentError, "declare length"),
+        ({"input_autocorrelation": [0.5], "length": 5}, ArgumentError, "declare input_sd"),
         ({"input_sd": -1.0, "length": 5}, ArgumentError, "must not be negative, got -1"),
         ({"input_sd": math.nan, "length": 5}, ArgumentError, "input_sd must be finite"),
         ({"input_sd": np.ones(4), "length": 5}, ShapeError, r"each of the 3 channels; got shape \(4,\)"),

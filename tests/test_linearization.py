@@ -101,7 +101,7 @@ def test_linear_operator_is_the_product_of_one_sequence(jacobians):
     assert operator.shape == (S, S)
     assert operator.dtype == np.float64
     np.testing.assert_allclose(operator.matvec(X[:, 0]), P @ X[:, 0], rtol=1e-12)
-    np.testing.assert_allclose(operator.matvec(X[:, :1]), P @ X[:, :1], rtol=1e-12)
+    np.testing.assert_allclose(operator.matmat(X[:, :1]), P @ X[:, :1], rtol=1e-12)
     np.testing.assert_allclose(operator.rmatvec(X[:, 0]), P.T @ X[:, 0], rtol=1e-12)
     np.testing.assert_allclose(operator.matmat(X), P @ X, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(operator.rmatmat(X), P.T @ X, rtol=1e-12, atol=1e-12)

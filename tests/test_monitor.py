@@ -186,10 +186,23 @@ def test_gradients_that_are_exactly_zero_are_read_and_drawn():
     plt.close("all")
 
 
+@pytest.mark.parametrize("nonlinearity", ["identity", "tanh"])
+def test_of_both_directions_the_one_that_reaches_farthest_is_read(nonlinearity):
+    layer = elman.RNN(2, 6, nonlinearity=nonlinearity, bidirectional=True, rng=0)
+    for suffix, s in (("", 0.7), ("_reverse", 0.9)):
+        layer.params["weight_hh_l0" + suffix][...] = s * ortho_group.rvs(6, random_state=1)
+    monitor = Monitor(every=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        fit(network(layer), monitor, epochs=1)
+    reading = monitor.readings[0]
+    if nonlinearity == "identity":
+        assert reading.rate == pytest.approx(math.log(0.9), abs=1e-10)
+    assert reading.radius == pytest.approx({"l0": 0.7, "l0_reverse": 0.9})
+    assert 0 <= reading.saturation <= 1
+
+
 def test_what_cannot_be_watched_is_refused():
-    net = network(elman.RNN(2, 4, bidirectional=True, rng=0))
-    with pytest.raises(ArgumentError, match="bidirectional layer cannot be linearized"):
-        fit(net, Monitor())
     x, y = np.zeros((8, 2)), np.zeros((8, 1))
     with pytest.raises(ArgumentError, match="watches a recurrent layer, which Readout has not"):
         elman.fit(elman.Readout(2, 1, rng=0), x, y, epochs=1, callbacks=[Monitor()], progress=False)

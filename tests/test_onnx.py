@@ -1017,7 +1017,9 @@ def test_refused_choices():
             from_onnx(made, key)
     with pytest.raises(ArgumentError, match="must name at least one"):
         from_onnx(made, [])
-    with pytest.raises(ArgumentError, match="has no RNN, LSTM or GRU node at its top level.*it has Identity"):
+    with pytest.raises(
+        ArgumentError, match="has no RNN, LSTM or GRU node at its top level or in an If.*it has Identity"
+    ):
         from_onnx(model([op("Identity", ["x"], "Y")], {}))
 
 
@@ -1339,3 +1341,364 @@ def test_the_result_prints_shortly():
     assert isinstance(loaded, OnnxLayer)
     assert repr(loaded).startswith("OnnxLayer(layer=RNN(4, 6")
     assert "\n" not in repr(loaded)
+
+
+# Branches, bodies and functions --------------------------------------------------------------------------------------
+
+
+class Branched:
+    """A model of one ``If`` with a recurrent node in each branch, weights in the branch, outside, or as Constants."""
+
+    def __init__(self, kinds=("LSTM", "LSTM"), seeds=(0, 1), where="branch", sizes=(D, D), dtype="float32"):
+        self.cases = [Case(kind, seed=seed, dtype=dtype) for kind, seed in zip(kinds, seeds, strict=True)]
+        outside, bodies = [], []
+        for branch, case in zip(("then", "else"), self.cases, strict=True):
+            # the same names in both branches, as exporters give them, unless they are in the outer graph
+            prefix = f"{branch}_" if where == "outside" else ""
+            arrays = [numpy_helper.from_array(a, prefix + n) for n, a in {**case.weights, **case.states}.items()]
+            nodes = [helper.make_node("Identity", ["x"], ["local"]), case.node(x="local", prefix=prefix)]
+            if where == "constants":
+                nodes = [helper.make_node("Constant", [], [a.name], value=a) for a in arrays] + nodes
+            outside += arrays if where == "outside" else []
+            bodies.append(
+                helper.make_graph(
+                    nodes,
+                    branch,
+                    [],
+                    [helper.make_tensor_value_info("Y", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)],
+                    arrays if where == "branch" else [],
+                )
+            )
+        self.then, self.otherwise = bodies
+        self.node = helper.make_node("If", ["high"], ["out"], name="rate", then_branch=bodies[0], else_branch=bodies[1])
+        self.model = wrapped([self.node], outside, dtype)
+
+
+def wrapped(nodes, initializers=(), dtype="float32", outputs=("out",), inputs=("high",), **more):
+    """A model that takes x and conditions."""
+    real = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [
+            helper.make_tensor_value_info("x", real, [None] * 3),
+            *(helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in inputs),
+        ],
+        [helper.make_tensor_value_info(name, real, None) for name in outputs],
+        list(initializers),
+    )
+    opsets = [helper.make_opsetid("", 14), *more.pop("opsets", [])]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8, **more)
+
+
+@pytest.mark.parametrize("where", ["branch", "outside", "constants"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("branch", ["then", "else"])
+def test_a_chosen_branch_computes_what_the_model_does(kind, branch, where):
+    made = Branched((kind, kind), where=where)
+    case = made.cases[branch == "else"]
+    feed = {"x": case.x, "high": np.array(branch == "then")}
+    (expected,) = runtime(made.model, feed)
+    for chosen in (branch, {"rate": branch}):
+        loaded = from_onnx(made.model, branch=chosen)
+        assert_same([loaded(case.x)[0]], case.expected([expected]), "float32")
+        assert loaded.branches == {"rate": branch}
+    assert f"branch   {branch} of If 'rate'" in str(loaded)
+    assert np.array_equal(from_onnx(case.model(), "node").layer.theta, loaded.layer.theta)
+
+
+@pytest.mark.parametrize("where", ["branch", "outside", "constants"])
+def test_branches_that_agree_need_no_choice(where):
+    made = Branched(seeds=(3, 3), where=where)
+    loaded = from_onnx(made.model)
+    assert loaded.branches == {"rate": "either"}
+    (expected,) = runtime(made.model, {"x": made.cases[0].x, "high": np.array(False)})
+    assert_same([loaded(made.cases[0].x)[0]], made.cases[0].expected([expected]), "float32")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "differ in the weights"),
+        ({"kinds": ("LSTM", "GRU")}, "differ in kind, sizes or options, the weights"),
+    ],
+)
+def test_branches_that_differ_are_named(options, words):
+    with pytest.raises(ArgumentError, match=f"the then branch of If 'rate'.*the else branch of If 'rate', {words}.*br"):
+        from_onnx(Branched(**options).model)
+
+
+def test_only_states_may_differ_too():
+    made = Branched(seeds=(3, 3))
+    with_other = Branched(seeds=(3, 3))
+    body = with_other.model.graph.node[0].attribute[1].g
+    (h0,) = (a for a in body.initializer if a.name == "h0")
+    h0.CopyFrom(numpy_helper.from_array(np.zeros((1, B, H), "float32") + 0.5, "h0"))
+    assert from_onnx(made.model).branches
+    with pytest.raises(ArgumentError, match="differ in initial states:"):
+        from_onnx(with_other.model)
+
+
+def test_a_branch_that_starts_from_zero_is_the_other_given_zeros():
+    """As exporters write a model whose states are optional."""
+    case = Case("LSTM", dtype="float32")
+    bodies = []
+    for branch, given in (("then", ("W", "R", "B", "h0", "c0")), ("else", ("W", "R", "B"))):
+        arrays = [numpy_helper.from_array(a, n) for n, a in case.weights.items()]
+        y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)
+        bodies.append(helper.make_graph([case.node(given=given)], branch, [], [y], arrays))
+    node = helper.make_node("If", ["high"], ["out"], name="given", then_branch=bodies[0], else_branch=bodies[1])
+    model = wrapped([node])
+    for name in ("h0", "c0"):
+        model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, None, H]))
+    loaded = from_onnx(model)
+    assert loaded.inputs == {"x": "x", "h0": "h0", "c0": "c0"}
+    assert loaded.branches == {"given": "either"}
+    zeros = {name: np.zeros((1, B, H), "float32") for name in ("h0", "c0")}
+    for high, states in ((True, case.states), (False, zeros)):
+        expected = runtime(model, {"x": case.x, "high": np.array(high), **case.states})
+        assert_same([loaded(case.x, (states["h0"], states["c0"]))[0]], case.expected(expected), "float32")
+
+
+def test_a_branch_without_a_layer():
+    made = Branched()
+    passing = helper.make_graph(
+        [op("Identity", ["x"], "Y")], "else", [], [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)]
+    )
+    node = helper.make_node("If", ["high"], ["out"], name="rate", then_branch=made.then, else_branch=passing)
+    with pytest.raises(ArgumentError, match="in the else branch of If 'rate': .*no RNN, LSTM or GRU.*branch="):
+        from_onnx(wrapped([node]))
+    loaded = from_onnx(wrapped([node]), branch="then")
+    assert np.array_equal(loaded.layer.theta, from_onnx(made.model, branch="then").layer.theta)
+    with pytest.raises(ArgumentError, match="in the else branch of If 'rate'"):
+        from_onnx(wrapped([node]), branch="else")
+
+
+def nested():
+    """An If in the then branch of an If, each of three networks with its own weights."""
+    inner, outer = Branched(seeds=(0, 1)), Branched(seeds=(2, 3))
+    node = copied(inner.node, name="inner", input=["deep"], output=["Y"])
+    body = helper.make_graph([node], "then", [], [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)])
+    whole = helper.make_node("If", ["high"], ["out"], name="outer", then_branch=body, else_branch=outer.otherwise)
+    return wrapped([whole], inputs=("high", "deep")), {
+        ("then", "then"): inner.cases[0],
+        ("then", "else"): inner.cases[1],
+        ("else", "then"): outer.cases[1],
+    }
+
+
+def copied(node, **changes):
+    """A node with other inputs, outputs or name."""
+    out = onnx.NodeProto()
+    out.CopyFrom(node)
+    for name, value in changes.items():
+        if isinstance(value, list):
+            getattr(out, name)[:] = value
+        else:
+            setattr(out, name, value)
+    return out
+
+
+def test_nested_branches():
+    model, cases = nested()
+    for (outer, inner), case in cases.items():
+        feed = {"x": case.x, "high": np.array(outer == "then"), "deep": np.array(inner == "then")}
+        loaded = from_onnx(model, branch={"outer": outer, "inner": inner})
+        assert_same([loaded(case.x)[0]], case.expected(runtime(model, feed)), "float32")
+        assert np.array_equal(loaded.layer.theta, from_onnx(case.model()).layer.theta)
+    assert from_onnx(model, branch="then").branches == {"outer": "then", "inner": "then"}
+    assert from_onnx(model, branch={"outer": "else"}).branches == {"outer": "else"}
+    for branch, words in ((None, "inner"), ({"outer": "then"}, "inner"), ({"inner": "then"}, "outer")):
+        with pytest.raises(ArgumentError, match=f"differ in the weights.*{words}"):
+            from_onnx(model, branch=branch)
+
+
+def test_two_branches_after_each_other_with_the_same_names():
+    """Names in branches may repeat, and must not be mixed up."""
+    first, second = Branched(seeds=(0, 1)), Branched(seeds=(2, 3))
+    nodes = [copied(first.node, name="a", output=["first"]), copied(second.node, name="b", output=["out"])]
+    model = wrapped(nodes, outputs=("first", "out"))
+    for way in itertools.product(("then", "else"), repeat=2):
+        branch = dict(zip("ab", way, strict=True))
+        for number, made in enumerate((first, second)):
+            loaded = from_onnx(model, number, branch=branch)
+            case = made.cases[way[number] == "else"]
+            assert np.array_equal(loaded.layer.theta, from_onnx(case.model()).layer.theta)
+            assert np.array_equal(loaded.h0[0], case.states["h0"])
+
+
+def test_a_stack_over_a_branch():
+    """A first layer in both branches, the same, and a second after them."""
+    made, upper = Branched(seeds=(3, 3)), Case("LSTM", D=H, seed=5, dtype="float32")
+    moved = [helper.make_node("Squeeze", ["out", "one"], ["below"]), upper.node(x="below", y="top", prefix="u_")]
+    arrays = {f"u_{n}": a for n, a in {**upper.weights, **upper.states}.items()} | {"one": np.array([1])}
+    model = wrapped([made.node, *moved], [numpy_helper.from_array(a, n) for n, a in arrays.items()], outputs=("top",))
+    loaded = from_onnx(model)
+    assert loaded.layer.num_layers == 2
+    (expected,) = runtime(model, {"x": made.cases[0].x, "high": np.array(True)})
+    assert_same([loaded(made.cases[0].x)[0]], upper.expected([expected]), "float32")
+
+
+def test_a_node_at_the_top_needs_no_branch():
+    made, plain = Branched(), Case("GRU", seed=7, dtype="float32")
+    arrays = [numpy_helper.from_array(a, f"p_{n}") for n, a in {**plain.weights, **plain.states}.items()]
+    model = wrapped([made.node, plain.node(y="plain", prefix="p_")], arrays, outputs=("out", "plain"))
+    loaded = from_onnx(model, "p_node")
+    assert np.array_equal(loaded.layer.theta, from_onnx(plain.model()).layer.theta)
+    assert loaded.branches == {}
+
+
+def test_the_name_of_a_node_in_one_branch_chooses_it():
+    first = Branched(where="outside")
+    for branch, case in zip(("then", "else"), first.cases, strict=True):
+        loaded = from_onnx(first.model, f"{branch}_node")
+        assert loaded.branches == {"rate": branch}
+        assert np.array_equal(loaded.layer.theta, from_onnx(case.model()).layer.theta)
+    for key in ("nothing", ["then_node", "else_node"]):
+        with pytest.raises(ArgumentError, match="node must be one of"):
+            from_onnx(first.model, key)
+    with pytest.raises(ArgumentError, match="node must be one of 'then_node'"):
+        from_onnx(first.model, "else_node", branch="then")
+
+
+def test_choices_of_branches_that_are_refused():
+    model = Branched().model
+    for branch, error, words in (
+        ("both", ArgumentError, "'then' or 'else', got 'both'"),
+        ({"rate": True}, ArgumentError, "'then' or 'else'"),
+        ({"other": "then"}, ArgumentError, r"names of If nodes, 'rate'; got \['other'\]"),
+        (1, DTypeError, "got 1"),
+    ):
+        with pytest.raises(error, match=words):
+            from_onnx(model, branch=branch)
+    with pytest.raises(ArgumentError, match="no If has a recurrent node in it"):
+        from_onnx(Case("LSTM").model(), branch="then")
+
+
+def test_a_node_in_a_loop_is_named():
+    case = Case("LSTM", dtype="float32")
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["still"]), case.node()],
+        "body",
+        [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("go", 9, [])],
+        [helper.make_tensor_value_info("still", 9, []), helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(a, n) for n, a in {**case.weights, **case.states}.items()],
+    )
+    loop = helper.make_node("Loop", ["", "high"], ["out"], name="again", body=body)
+    with pytest.raises(ArgumentError, match="LSTM 'node' is in the body of Loop 'again'"):
+        from_onnx(wrapped([loop]))
+
+
+def test_a_models_own_functions_are_written_out():
+    case = Case("GRU", dtype="float32")
+    names = list(case.weights)
+    function = helper.make_function(
+        "own", "Encoder", ["x", *names], ["Y"], [case.node(given=names)], [helper.make_opsetid("", 14)]
+    )
+    call = helper.make_node("Encoder", ["x", *names], ["out"], domain="own")
+    arrays = [numpy_helper.from_array(a, n) for n, a in case.weights.items()]
+    model = wrapped([call], arrays, opsets=[helper.make_opsetid("own", 1)], functions=[function])
+    loaded = from_onnx(model)
+    assert np.array_equal(loaded.layer.theta, from_onnx(case.model()).layer.theta)
+
+
+# Weights of 8 bits ---------------------------------------------------------------------------------------------------
+
+
+class Quantized:
+    """A DynamicQuantizeLSTM with random integers, scales and zero points, and what they stand for."""
+
+    def __init__(self, kind="int8", columns=False, direction="forward", dtype="float32"):
+        rng = np.random.default_rng(4)
+        n = 2 if direction == "bidirectional" else 1
+        info = np.iinfo(kind)
+        self.arrays, self.real = {}, {}
+        for name, inputs in (("W", D), ("R", H)):
+            ints = rng.integers(info.min, info.max + 1, (n, inputs, 4 * H)).astype(kind)
+            shape = (n, 4 * H) if columns else (n,)
+            scale = rng.uniform(0.002, 0.006, shape).astype("float32")
+            # onnxruntime takes zero points other than 0 for unsigned weights only
+            zero = np.full(shape, 0 if kind == "int8" else 120).astype(kind)
+            self.arrays |= {name: ints, f"{name}_scale": scale, f"{name}_zero_point": zero}
+            each = (n, inputs, 4 * H)
+            spread = [np.broadcast_to(a.reshape(n, 1, -1).astype("float64"), each) for a in (scale, zero)]
+            self.real[name] = ((ints - spread[1]) * spread[0]).swapaxes(1, 2)
+        self.arrays["B"] = self.real["B"] = rng.uniform(-0.5, 0.5, (n, 8 * H)).astype("float32")
+        self.x = rng.uniform(-1, 1, (T, B, D)).astype("float32")
+        self.options = {"hidden_size": H, "direction": direction}
+
+    def model(self, **changes):
+        arrays = {**self.arrays, **changes}
+        tail = ["W_scale", "W_zero_point", "R_scale", "R_zero_point"]
+        node = helper.make_node(
+            "DynamicQuantizeLSTM", ["x", "W", "R", "B", "", "", "", "", *tail], ["out"], name="q",
+            domain="com.microsoft", **self.options,
+        )  # fmt: skip
+        tensors = [numpy_helper.from_array(a, n) for n, a in arrays.items()]
+        return wrapped([node], tensors, opsets=[helper.make_opsetid("com.microsoft", 1)], inputs=())
+
+    def plain(self):
+        """The LSTM of the standard with the numbers that the integers stand for, in float64."""
+        node = helper.make_node("LSTM", ["x", "W", "R", "B"], ["out"], name="q", **self.options)
+        tensors = [numpy_helper.from_array(np.ascontiguousarray(a, "float64"), n) for n, a in self.real.items()]
+        return wrapped([node], tensors, "float64", inputs=())
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("columns", [False, True], ids=["one", "columns"])
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_eight_bits_become_what_they_stand_for(kind, columns, direction):
+    """Exactly, and against onnxruntime within what its own rounding of inputs and states does."""
+    made = Quantized(kind, columns, direction)
+    loaded, plain = from_onnx(made.model()), from_onnx(made.plain())
+    assert loaded.layer.dtype == np.float64
+    assert np.array_equal(loaded.layer.theta, plain.layer.theta)
+    assert from_onnx(made.model(), dtype="float32").layer.dtype == np.float32
+    (expected,) = runtime(made.model(), {"x": made.x})
+    got, expected = loaded(made.x)[0], expected.swapaxes(1, 2).reshape(T, B, -1)
+    # 8 bits of an input in [-1, 1] are steps of 1/128; a wrong gate or transposition is far outside
+    assert 0 < abs(got - expected).max() < 0.03
+    wrong = Quantized(kind, columns, direction)
+    wrong.arrays["W"] = np.roll(wrong.arrays["W"], H, axis=-1)
+    assert abs(from_onnx(wrong.model())(made.x)[0] - expected).max() > 0.1
+
+
+def test_what_the_quantizer_of_onnxruntime_writes(tmp_path):
+    pytest.importorskip("onnxruntime")
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    case = Case("LSTM", dtype="float32", direction="bidirectional")
+    onnx.save(case.model(given=("W", "R", "B")), tmp_path / "float.onnx")
+    quantization.quantize_dynamic(tmp_path / "float.onnx", tmp_path / "q.onnx", op_types_to_quantize=["LSTM"])
+    quantized = onnx.load(tmp_path / "q.onnx")
+    assert [n.op_type for n in quantized.graph.node if "LSTM" in n.op_type] == ["DynamicQuantizeLSTM"]
+    loaded, real = from_onnx(quantized), from_onnx(case.model(given=("W", "R", "B")))
+    off = abs(loaded.layer.theta - real.layer.theta).max()
+    assert 0 < off < 0.9 / 127
+    y, *_ = runtime(quantized, {"x": case.x})
+    assert abs(loaded(case.x)[0] - y.swapaxes(1, 2).reshape(T, B, -1)).max() < 0.03
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"W_scale": np.zeros(3, "float32")}, ShapeError, r"W_scale='W_scale' must have shape \(1,\) or \(1, 24\)"),
+        ({"R_zero_point": np.zeros(24, "int8")}, ShapeError, "R_zero_point"),
+        ({"W": np.zeros((D, 4 * H), "int8")}, ShapeError, r"\(directions, inputs, 4 H\)"),
+        ({"W": np.zeros((1, D, 4 * H), "float32")}, DTypeError, "int8 or uint8, got float32"),
+        ({"R": np.zeros((1, H, 4 * H), "int32")}, DTypeError, "int8 or uint8, got int32"),
+        ({"R_scale": np.ones(1, "int8")}, DTypeError, "R_scale.*floating-point"),
+        ({"R": np.zeros((1, 4 * H, H), "int8")}, ShapeError, "q"),
+    ],
+)
+def test_refused_weights_of_eight_bits(changes, error, words):
+    with pytest.raises(error, match=words):
+        from_onnx(Quantized().model(**changes))
+
+
+def test_a_scale_that_is_computed_is_refused():
+    made = Quantized().model()
+    for tensor in made.graph.initializer:
+        if tensor.name == "W_scale":
+            tensor.name = "elsewhere"
+    with pytest.raises(ArgumentError, match="W_scale='W_scale' must be constant"):
+        from_onnx(made)

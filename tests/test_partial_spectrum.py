@@ -27,7 +27,10 @@ def random_sparse(H, per_row, seed=0):
 def rotations(radii, angles):
     """Sparse block diagonal of scaled rotations: eigenvalues r e^{+-i a}, singular values r."""
     return sp.block_diag(
-        [r * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) for r, a in zip(radii, angles, strict=True)],
+        [
+            sp.csr_array(r * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]))
+            for r, a in zip(radii, angles, strict=True)
+        ],
         format="csr",
     )
 

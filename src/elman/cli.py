@@ -6,8 +6,7 @@ import argparse
 import json
 import math
 import sys
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,11 @@ from ._version import __version__
 from .diagnostics import Diagnosis, Verification, diagnose
 from .errors import ElmanError, StateDictError
 from .files import check_folder, replacing
-from .interop import from_torch, load_pt, load_safetensors
-from .layers import RNN, Network, Readout
-from .layers.recurrent import Recurrent
+from .interop.metadata import StatedWeights
+from .interop.weights_file import MOST, model_in_file, read_weights
+from .layers import RNN, Network
 
 Array = NDArray[Any]
-UNREADABLE = (ValueError, EOFError, zipfile.BadZipFile)
-"""What NumPy raises for a file of another kind, an empty one, and a cut one."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,13 +62,23 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "weights",
         metavar="WEIGHTS",
-        help="arrays under PyTorch's names, such as weight_hh_l0: .npz, .safetensors or .pt",
+        help="arrays under PyTorch's names, such as weight_hh_l0: .npz, .safetensors, or a file of torch.save",
     )
+    check.add_argument("--prefix", default="", help="where the layer is in a model, such as encoder.rnn.")
+    check.add_argument("--key", help="the entry of a checkpoint that holds the weights, such as state_dict")
     check.add_argument("--input", metavar="X.npy", help="sequences (T, n, D) that drive it; else normal noise")
     check.add_argument("--batch-first", action="store_true", help="X is (n, T, D)")
     check.add_argument(
-        "--nonlinearity", default="tanh", choices=RNN.NONLINEARITIES, help="of an Elman network (default: %(default)s)"
+        "--nonlinearity", choices=RNN.NONLINEARITIES, help="of an Elman network, if the file does not state it (tanh)"
     )
+    check.add_argument(
+        "--reset-after", choices=("yes", "no"), help="whether a GRU resets after the product, if the file does not "
+        "state it (yes)",
+    )  # fmt: skip
+    check.add_argument(
+        "--zoneout", type=float, nargs="+", metavar="P", help="zoneout, one number or one a state, if the file does "
+        "not state it (0)",
+    )  # fmt: skip
     check.add_argument("--steps", type=_at_least(1), default=100, help="length T of the noise (default: %(default)s)")
     check.add_argument("--json", metavar="FILE", help="write the diagnosis there as well")
     check.add_argument("--plot", metavar="PNG", help="save the curve there as well")
@@ -101,7 +108,9 @@ def _demo(arguments: argparse.Namespace) -> None:
 def _diagnose(arguments: argparse.Namespace) -> None:
     for path in filter(None, (arguments.json, arguments.plot)):
         check_folder(path)
-    model = model_from_weights(read_weights(arguments.weights), arguments.nonlinearity, arguments.batch_first)
+    weights = read_weights(arguments.weights, arguments.key)
+    model, assumed, unused = model_in_file(weights, arguments.prefix, _options(arguments))
+    _tell_source(weights, assumed, unused)
     layer = model.layer if isinstance(model, Network) else model
     if arguments.input is None:
         shape = (64, arguments.steps) if arguments.batch_first else (arguments.steps, 64)
@@ -124,89 +133,50 @@ def _diagnose(arguments: argparse.Namespace) -> None:
         print(f"picture: {arguments.plot}")
 
 
-def read_weights(path: str) -> Mapping[str, Array]:
-    """Arrays of a file by name: ``.safetensors``, PyTorch's ``.pt`` or ``.pth``, or ``.npz``; no pickle is executed.
-
-    Raises
-    ------
-    StateDictError
-        If it is not such a file.
-    MissingExtraError
-        Without the package that reads it.
-    OSError
-        If it cannot be read.
-    """
-    if path.endswith(".safetensors"):
-        stored: Mapping[str, Array] = load_safetensors(path)
-        return stored
-    if path.endswith((".pt", ".pth")):
-        return load_pt(path)
-    with open(path, "rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise StateDictError(f"{path} is not an .npz of named arrays, as np.savez writes it")
-        file.seek(0)
-        try:
-            with np.load(file, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-        except UNREADABLE as error:
-            raise StateDictError(f"{path} is not an .npz of plain arrays, as np.savez writes it: {error}") from error
-
-
 def _read_array(path: str) -> Array:
     """The array of an ``.npy`` file."""
     try:
         array = np.load(path, allow_pickle=False)
-    except UNREADABLE as error:
+    except OSError:
+        raise
+    except Exception as error:  # what a damaged file raises depends on where it is damaged
         raise StateDictError(f"{path} is not an .npy file of plain numbers, as np.save writes it: {error}") from error
     if not isinstance(array, np.ndarray):
         raise StateDictError(f"{path} holds several arrays; the input must be one, as np.save writes it")
     return array
 
 
-def model_from_weights(
-    weights: Mapping[str, Array], nonlinearity: str, batch_first: bool = False
-) -> Recurrent | Network:
-    """Build the layer, or the network with a linear readout, whose ``state_dict`` this is; cell and sizes are read off
-    the shapes.
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says of the layer; what it leaves out is not there."""
+    options: dict[str, Any] = {"batch_first": arguments.batch_first}
+    if arguments.nonlinearity is not None:
+        options["nonlinearity"] = arguments.nonlinearity
+    if arguments.reset_after is not None:
+        options["reset_after"] = arguments.reset_after == "yes"
+    if arguments.zoneout is not None:
+        options["zoneout"] = arguments.zoneout[0] if len(arguments.zoneout) == 1 else tuple(arguments.zoneout)
+    return options
 
-    Parameters
-    ----------
-    weights : mapping
-        ``weight_ih_l0``, ``weight_hh_l0`` and perhaps biases and further layers; or those with ``layer.`` in front, and
-        ``readout.weight``.
-    nonlinearity : str
-        As for :class:`elman.RNN`; without effect on other cells.
-    batch_first : bool
-        As for :class:`elman.RNN`.
 
-    Returns
-    -------
-    RNN, LSTM, GRU or Network
-
-    Raises
-    ------
-    StateDictError, ShapeError, DTypeError, ArgumentError
-        If the names or shapes are not those of such a model.
-    """
-    prefix = "layer." if any(name.startswith("layer.") for name in weights) else ""
-    W_ih, W_hh = weights.get(f"{prefix}weight_ih_l0"), weights.get(f"{prefix}weight_hh_l0")
-    if W_ih is None or W_hh is None or W_ih.ndim != 2:
-        raise StateDictError(
-            "the weights must have PyTorch's names, weight_ih_l0, weight_hh_l0 and so on, with or without 'layer.' in "
-            f"front; got {', '.join(f'{k} {v.shape}' for k, v in weights.items()) or 'nothing'}"
+def _tell_source(weights: StatedWeights, assumed: dict[str, Any], unused: list[str]) -> None:
+    """Print what the file states, what was assumed in its place, and what was left aside."""
+    if weights.stated:
+        # the file keeps no order
+        parts = [f"{part} {kind}".strip() for part, kind in sorted(weights.stated.items())]
+        print(f"STATED by the file: {', '.join(parts)}")
+    if assumed:
+        flags = ", ".join("--" + name.replace("_", "-") for name in assumed)
+        print(
+            f"ASSUMED, since the file does not state it: {_words(assumed)}. Where it is otherwise, say so by {flags}."
         )
-    options: dict[str, Any] = {"batch_first": batch_first}
-    if W_hh.shape == (len(W_ih), len(W_ih)):
-        options["nonlinearity"] = nonlinearity
-    layer = from_torch(weights, prefix=prefix, **options)
-    assert isinstance(layer, Recurrent)
-    if not prefix:
-        return layer
-    readout = from_torch(weights, prefix="readout.")
-    assert isinstance(readout, Readout)
-    network = Network(layer, readout)
-    network.load_state_dict(weights)
-    return network
+    if unused:
+        shown = ", ".join(unused[:MOST]) + (f" and {len(unused) - MOST} more" if len(unused) > MOST else "")
+        print(f"NOT USED: {shown}")
+
+
+def _words(options: dict[str, Any]) -> str:
+    """Options with their values."""
+    return ", ".join(f"{name} = {value}" for name, value in options.items())
 
 
 def _write_json(path: str, diagnosis: Diagnosis, verification: Verification | None) -> None:

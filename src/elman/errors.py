@@ -23,19 +23,23 @@ class ArgumentError(ElmanError, ValueError):
     """An argument has a value outside what is allowed."""
 
 
+class ReadOnlyError(ElmanError, AttributeError):
+    """An attribute was assigned that is fixed when its object is built, or that nothing would read."""
+
+
 class StateDictError(ElmanError, ValueError):
     """A mapping of weights does not fit: a key is missing, unknown, or has the wrong shape or type."""
 
 
 class NonFiniteError(ElmanError, FloatingPointError):
-    """A state, a loss or a gradient stopped being a finite number.
+    """A parameter, a state, a loss or a gradient is not, or stopped being, a finite number.
 
     Parameters and optimizer are as the last complete update left them.
 
     Attributes
     ----------
     what : str
-        What is not finite: ``"state"``, ``"loss"``, ``"gradient"``.
+        What is not finite: ``"parameter"``, ``"state"``, ``"loss"``, ``"gradient"``.
     layer : str or None
         Name of the layer, such as ``"rnn_l0"``.
     gate : str or None

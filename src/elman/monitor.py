@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from .diagnostics.curve import GrowthCurve
 from .diagnostics.growth import backward_growth, unit_vectors
 from .diagnostics.intervals import interval_text
-from .diagnostics.validation import plain_array, positive_number, require_finite, whole_number
+from .diagnostics.validation import positive_number, require_finite, side_by_side, whole_number
 from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from .layers.recurrent import Recurrent
+from .linearization import Linearization
+from .lists import is_list
 from .training import Update
 
 Array = NDArray[Any]
@@ -78,7 +80,7 @@ class Monitor:
 
     Parameters
     ----------
-    x : ndarray, shape (T, n, D), or (n, T, D) for a batch-first model, optional
+    x : array_like, shape (T, n, D), or (n, T, D) for a batch-first model; or list of array_like, each (T, D); optional
         Sequences of one length to look at, the same each time. By default those of the batch of that update, from the
         state it started from; of several lengths the longest, as far as all of them go.
     every : int, default 100
@@ -93,15 +95,15 @@ class Monitor:
     Attributes
     ----------
     readings : list of Reading
-        The record.
+        The record. Of a bidirectional layer rate, verdict and horizon are those of the direction that reaches farthest.
     warned : str or None
         The warning that was given.
 
     Raises
     ------
     ArgumentError
-        For numbers out of range or not finite; in training, for a model without recurrent layer, or with one in both
-        directions, and for sequences that restart if there is no ``x``.
+        For numbers out of range or not finite; in training, for a model without recurrent layer, and for sequences that
+        restart if there is no ``x``.
     DTypeError, ShapeError
         If ``x`` is not an array of real numbers of that shape, or empty.
     """
@@ -114,6 +116,7 @@ class Monitor:
         self.threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
         self.readings: list[Reading] = []
         self.warned: str | None = None
+        self._listed = is_list(x)
         self._x = None if x is None else _sequences(x)
         self._seed = int(np.random.default_rng(rng).integers(2**63))
         self._seen = 0
@@ -170,6 +173,8 @@ class Monitor:
     def _probe(self, update: Update, layer: Recurrent) -> tuple[Any, Any]:
         """Sequences to look at, and the state they start from."""
         x, state = (update.x, update.state) if self._x is None else (self._x, None)
+        if self._listed and layer.batch_first:
+            x = x.swapaxes(0, 1)
         options = update.options if self._x is None else {}
         if "reset" in options:
             raise ArgumentError(
@@ -187,8 +192,15 @@ class Monitor:
         return np.take(x, few, axis=layer.batch_axis), state
 
     def _curve(self, layer: Recurrent, x: Any, h0: Any) -> GrowthCurve:
-        """Growth of one random direction along each sequence."""
-        lin = layer.linearize(x, h0)
+        """Growth of one random vector along each sequence; of both directions, in that which reaches farthest."""
+        if not layer.bidirectional:
+            return self._chain(layer.linearize(x, h0))
+        each = layer.one_way().values()
+        curves = [self._chain(view.linearize(view.in_order(x), h0)) for view in each]
+        return max(curves, key=lambda curve: float(curve.mean[-1]))
+
+    def _chain(self, lin: Linearization) -> GrowthCurve:
+        """Growth along one chain of steps."""
         rng = np.random.default_rng(self._seed)
         logs = backward_growth(lin, unit_vectors(rng, lin.n_sequences, 1, lin.state_size))
         return GrowthCurve(logs, "random", self.threshold)
@@ -256,7 +268,9 @@ class Monitor:
 def _sequences(x: Any) -> Array:
     """Sequences to look at, checked as far as can be without the layer."""
     try:
-        array = plain_array(x, "x")
+        array = side_by_side(x, "x", 1)
+    except ShapeError:
+        raise
     except ValueError as error:
         raise ShapeError("x must be one array: sequences of one length, with the same channels") from error
     if array.dtype.kind not in "fiu":
@@ -300,7 +314,9 @@ def _saturation(layer: Recurrent, x: Any, h0: Any) -> float:
         if name.rsplit("_l", 1)[0] in layer.stack.directions[0].cell.gates
     ]
     kind = getattr(layer, "nonlinearity", "")
-    slopes += [_slope(kind, h[1:]) for h in trace.states.values()] if not slopes else []
+    if not slopes:
+        # a backward direction's initial state is the last entry
+        slopes = [_slope(kind, h[:-1] if name.endswith("_reverse") else h[1:]) for name, h in trace.states.items()]
     return float(np.mean([(slope < _FLAT).mean() for slope in slopes]))
 
 

@@ -223,7 +223,11 @@ def _check_norms(lin: Linearization, rng: np.random.Generator) -> None:
 
 
 def _check_failure(layer: Recurrent, x: Array) -> None:
-    """A state that stops being finite is reported, wherever in the weights it comes from."""
+    """A state that stops being finite is reported, wherever in the weights it comes from.
+
+    The kernels are given weights that the layer itself would refuse before them.
+    """
+    batch = layer.batch(x)
     for view in layer.params.values():
         kept = view.copy()
         for block in (
@@ -231,7 +235,7 @@ def _check_failure(layer: Recurrent, x: Array) -> None:
         ):
             block[...] = np.nan
             try:
-                layer(x)
+                layer.stack.forward(layer.params, batch, None, False, None, Fresh(), None)
             except NonFiniteError:
                 pass
             else:

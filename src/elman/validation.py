@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .errors import ArgumentError, DTypeError, ShapeError
+from .lists import is_list as is_list
 
 Array = NDArray[Any]
 
@@ -111,7 +112,7 @@ def plain(value: ArrayLike, name: str) -> Array:
     Raises
     ------
     DTypeError
-        For a masked array, whose mask would be lost.
+        For a masked array, whose mask would be lost, and what has no numbers to give, such as a tensor on a GPU.
     ShapeError
         For a list of rows of unequal length.
     """
@@ -125,6 +126,8 @@ def plain(value: ArrayLike, name: str) -> Array:
         return np.asarray(value)
     except ValueError as error:
         raise ShapeError(f"{name} must be an array of numbers, all rows of one length: {error}") from error
+    except (TypeError, RuntimeError) as error:
+        raise DTypeError(f"{name} must be an array of numbers, and NumPy cannot read it as one: {error}") from error
 
 
 def floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
@@ -266,8 +269,8 @@ def sequence_list(x: Sequence[ArrayLike], input_size: int, name: str = "x") -> t
     for i, a in enumerate(arrays):
         if a.ndim != 2 or a.shape[1] != input_size:
             raise ShapeError(
-                f"a list {name} must hold one array (T_i, D) a sequence, D = input_size = {input_size}; "
-                f"{name}[{i}] has shape {a.shape}"
+                f"a list {name} must hold one array (T_i, D) a sequence, rows of one length D = input_size = "
+                f"{input_size}; {name}[{i}] has shape {a.shape}"
             )
         floating(a[:0], f"{name}[{i}]", np.dtype(np.float64))
     lengths = [len(a) for a in arrays]
@@ -276,11 +279,6 @@ def sequence_list(x: Sequence[ArrayLike], input_size: int, name: str = "x") -> t
     for i, a in enumerate(arrays):
         padded[: len(a), i] = a
     return padded, lengths
-
-
-def is_list(x: Any) -> bool:
-    """Whether this is a list of arrays rather than an array written as nested lists."""
-    return isinstance(x, list | tuple) and (len(x) == 0 or any(isinstance(item, np.ndarray) for item in x))
 
 
 def checked_lengths(lengths: ArrayLike, T: int, B: int) -> NDArray[np.intp]:

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..linearization import Array, ElementwiseFactors, Linearization
+from .bidirectional import diagnose_directions, is_bidirectional
 from .curve import GrowthCurve
 from .growth import backward_growth, unit_vectors
-from .levels import LEVELS, WeightFacts, forward_capable, simulated
+from .levels import LEVELS, Declared, WeightFacts, forward_capable, simulated
 from .report import Diagnosis
 from .sequences import Diagnosable, ModelSequences, Sequences, as_sequences
 from .streaming import Streamed, grid_lags, staggered_growth
@@ -27,11 +28,12 @@ def diagnose(
     y: ArrayLike | None = None,
     *,
     h0: Any = None,
-    loss: Any = "mse",
+    loss: Any = None,
     start: ArrayLike | None = None,
     level: str = "full",
     input_mean: ArrayLike | None = None,
     input_sd: ArrayLike | None = None,
+    input_autocorrelation: ArrayLike | None = None,
     length: int | None = None,
     threshold: float = math.log(100),
     vectors: int | None = None,
@@ -51,7 +53,7 @@ def diagnose(
     model : layer, network, or Linearization
         Anything with the methods of :class:`~elman.diagnostics.sequences.Diagnosable`; or the Jacobians of any network,
         such as a :class:`~elman.linearization.JacobianStack`.
-    x : ndarray, shape (T, n, D), or (n, T, D) for a batch-first model
+    x : array_like, shape (T, n, D), or (n, T, D) for a batch-first model; or list of array_like, each (T, D)
         At least 2 sequences. Half of them, at most 32, are set aside for :meth:`Diagnosis.verify` if there are 4 or
         more. Leave out for a Linearization. Overlapping windows of one series are fewer independent sequences than
         windows: they make the intervals too narrow.
@@ -61,8 +63,8 @@ def diagnose(
         gradient of the real loss at the last step is predicted too; without, that of a random combination of outputs.
     h0 : ndarray or tuple of ndarray, optional
         Initial states, shape (layers, n, H), as in training.
-    loss : str or loss object, default "mse"
-        Which loss ``y`` belongs to; handed to ``model.loss_start``.
+    loss : str or loss object, optional
+        Which loss ``y`` belongs to, "mse" by default; handed to ``model.loss_start``. Refused without ``y``.
     start : array_like, shape (n, S), optional
         For a Linearization: gradients of your loss with respect to the last state, predicted beside random ones.
     level : {"full", "forward", "weights"}
@@ -70,12 +72,17 @@ def diagnose(
         same sequences, about twice that with 4 vectors. ``"forward"`` pushes fresh tangent vectors from a few lags
         ``T - k`` to the end while the model runs, keeping 64 steps of the trajectory at a time: about two runs of the
         model and 2 to 3.7 of each vector; the curve is measured at these lags and interpolated between. ``"weights"``
-        does the same on simulated white noise of a declared mean and standard deviation, without data. Only ``"full"``
-        predicts the gradient of the loss.
+        does the same on simulated inputs, without data or with a small sample of it. Only ``"full"`` predicts the
+        gradient of the loss.
     input_mean, input_sd : array_like, shape (D,) or (), optional
         For ``level="weights"``: mean (0 by default) and standard deviation of each input channel. Taken from ``x``,
-        if that is given and they are not. Wrong ones make a wrong prediction: for unit variance taken in place of the
-        truth the error was six times as large.
+        if that is given and one of them or the autocorrelation is declared. With nothing declared ``x`` is a sample of
+        inputs: sequences are made of stretches of it, so that they have its moments and correlations; of 4 or more
+        sequences half are set aside for :meth:`Diagnosis.verify`. Text and other correlated input is not white noise:
+        give a sample. The report says how often each was right (``elman.diagnostics.track_record``).
+    input_autocorrelation : array_like, shape (p,) or (p, D), optional
+        For ``level="weights"``: autocorrelation of the inputs at lags 1 .. p, of all channels or each; 0 by default.
+        Gaussian noise that has it is simulated, channels independent.
     length : int, optional
         For ``level="weights"``: steps ``T`` of a sequence; that of ``x`` by default.
     threshold : float, default log(100)
@@ -84,21 +91,24 @@ def diagnose(
         Random unit vectors for each sequence, and for each lag of the grid at ``level="forward"`` and ``"weights"``: by
         default 4 (``"full"``, ``"weights"``) or 2 (``"forward"``).
     max_sequences : int, default 64
-        Most sequences used for the prediction.
+        Most sequences used for the prediction; of a Linearization that has more, so many are drawn, and up to 32 of the
+        others are set aside for :meth:`Diagnosis.verify`.
     rng : None, int or numpy.random.Generator
         Shuffles the sequences and draws the start vectors.
 
     Returns
     -------
     Diagnosis
+        A :class:`~elman.diagnostics.bidirectional.BidirectionalDiagnosis` for a bidirectional layer or network.
         ``verdict``, ``rate`` (nats per step) and ``rate_ci``, ``curve``, ``loss``, ``horizon``, ``causes``,
         ``prescription``; ``.verify()`` measures the real gradient beside it.
 
     Raises
     ------
     ArgumentError
-        For an unknown level, numbers out of range, fewer than two sequences, or a NaN or infinity in ``x``, ``y``,
-        ``h0`` or ``start``.
+        For an unknown level, numbers out of range, fewer than two sequences, a NaN or infinity in ``x``, ``y``, ``h0``
+        or ``start``, and for what would have no effect: ``y`` for a layer without a readout, ``loss`` without ``y``, an
+        argument of another level.
     DTypeError
         For masked arrays.
     ShapeError
@@ -122,17 +132,29 @@ def diagnose(
     threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
     vectors = plan.vectors if vectors is None else whole_number(vectors, "vectors", 1)
     max_sequences = whole_number(max_sequences, "max_sequences (intervals need a spread)", 2)
-    declared = {"input_mean": input_mean, "input_sd": input_sd, "length": length}
-    _check_level(level, declared, {"y": y, "start": start})
+    declared = {
+        "input_mean": input_mean, "input_sd": input_sd, "input_autocorrelation": input_autocorrelation,
+        "length": length,
+    }  # fmt: skip
+    _check_level(level, declared, {"y": y, "start": start, "loss": loss})
+    if loss is not None and y is None:
+        raise ArgumentError("loss says what labels y are for, and there is no y: give y, or leave loss out")
+    if is_bidirectional(model):
+        options = {
+            "h0": h0, "loss": loss, "start": start, "threshold": threshold, "vectors": vectors,
+            "max_sequences": max_sequences, **declared,
+        }  # fmt: skip
+        return diagnose_directions(model, x, y, level, rng, diagnose, options)  # type: ignore[arg-type]
     rng = np.random.default_rng(rng)
     facts: WeightFacts | None = None
     reserved: Sequences | None
     batches: Iterator[Sequences]
     if level == "weights":
-        made, facts, reserved = simulated(model, x, h0, input_mean, input_sd, length, max_sequences, rng)
+        told = Declared(input_mean, input_sd, input_autocorrelation, length)
+        made, facts, reserved = simulated(model, x, h0, told, max_sequences, rng)
         batches = made.split(rng, plan.first, max_sequences, reserve=False)[0]
     else:
-        sequences = as_sequences(model, x, y, h0, loss, start)
+        sequences = as_sequences(model, x, y, h0, "mse" if loss is None else loss, start)
         if level == "forward":
             forward_capable(sequences)
         batches, reserved = sequences.split(rng, plan.first, max_sequences)

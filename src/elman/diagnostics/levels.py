@@ -12,7 +12,18 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
-from .sequences import Adjustable, Diagnosable, GivenJacobians, ModelSequences, Sequences, as_sequences, recurrent_part
+from .inputs import autocorrelated, checked_correlation, resampled, white
+from .sequences import (
+    MOST_RESERVED,
+    Adjustable,
+    Diagnosable,
+    GivenJacobians,
+    ModelSequences,
+    Sequences,
+    as_sequences,
+    recurrent_part,
+)
+from .track_record import track_record
 from .validation import plain_array, require_finite, whole_number
 
 
@@ -37,7 +48,7 @@ class Level:
 
 LEVELS: Mapping[str, Level] = MappingProxyType(
     {
-        "weights": Level(16, 4, "tangents pushed forward along inputs simulated from a declared mean and deviation"),
+        "weights": Level(16, 4, "tangents pushed forward along inputs simulated, or drawn anew from a sample"),
         "forward": Level(16, 2, "tangents pushed forward along the data, no trajectory stored"),
         "full": Level(8, 4, "vectors pulled back along the data"),
     }
@@ -57,11 +68,14 @@ class WeightFacts:
     rest_radius : float
         Spectral radius of the Jacobian of one step under the mean input, from the model's own initial state
         or the mean of those given.
+    inputs : {"white", "autocorrelation", "sample"}
+        What drove the network: white noise, noise of a declared autocorrelation, or a sample drawn anew.
     """
 
     radius: float | None
     norm: float | None
     rest_radius: float
+    inputs: str
 
     def __str__(self) -> str:
         lines = ["weights   what they prove:"]
@@ -74,27 +88,28 @@ class WeightFacts:
             f"  at rest   rho(J) = {self.rest_radius:.4g} at the initial state under the mean input: whether a small "
             "disturbance dies there"
         )
+        lines += track_record(self.inputs)
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values by name."""
-        return {"radius": self.radius, "norm": self.norm, "rest_radius": self.rest_radius}
+        return {"radius": self.radius, "norm": self.norm, "rest_radius": self.rest_radius, "inputs": self.inputs}
 
 
 def simulated(
-    model: Any, x: Any, h0: Any, input_mean: ArrayLike | None, input_sd: ArrayLike | None, length: int | None,
-    n: int, rng: np.random.Generator,
-) -> tuple[ModelSequences, WeightFacts, Sequences | None]:  # fmt: skip
-    """White-noise sequences of a declared mean and standard deviation, and what the weights alone say.
+    model: Any, x: Any, h0: Any, declared: Declared, n: int, rng: np.random.Generator
+) -> tuple[ModelSequences, WeightFacts, Sequences | None]:
+    """Sequences drawn anew from a sample, or noise of a declared kind, and what the weights alone say.
 
     Parameters
     ----------
     model : Adjustable and Diagnosable
     x : ndarray or None
-        Sequences from which mean, deviation and length are taken where they are not declared.
+        A sample of inputs, from which sequences are drawn anew if nothing but the length is declared; else what mean,
+        deviation and length are taken from where they are not.
     h0 : ndarray, tuple of ndarray or None
         Initial states of ``x``, or of any number of sequences: simulated ones start from states drawn among them.
-    input_mean, input_sd, length
+    declared : Declared
         See :func:`elman.diagnostics.diagnose.diagnose`.
     n : int
         How many sequences.
@@ -104,7 +119,8 @@ def simulated(
     -------
     ModelSequences, WeightFacts
     Sequences or None
-        The given ``x``, for a verification: nothing was predicted from its sequences but two moments.
+        For a verification: those of the sample that nothing was drawn from; of an ``x`` beside declared moments all,
+        since nothing was predicted from its sequences but what was not declared.
 
     Raises
     ------
@@ -118,26 +134,67 @@ def simulated(
             f'{type(model).__name__}. level="full" takes a Linearization'
         )
     given = None if x is None else as_sequences(model, x, None, h0, None, None)
-    if isinstance(given, ModelSequences):
-        input_mean = given.x.mean(axis=(0, 1)) if input_mean is None else input_mean
-        input_sd = given.x.std(axis=(0, 1)) if input_sd is None else input_sd
-        length = given.n_steps if length is None else length
-    if input_sd is None or length is None:
-        missing = "input_sd" if input_sd is None else "length"
-        raise ArgumentError(
-            f'level "weights" must know what drives the network: declare {missing} (input_mean, input_sd for each '
-            "channel, length in steps), or give x to take them from"
-        )
-    T = whole_number(length, "length (steps)", 1)
-    mean = _channels(0.0 if input_mean is None else input_mean, "input_mean", part.input_size)
-    sd = _channels(input_sd, "input_sd", part.input_size)
-    if (sd < 0).any():
-        raise ArgumentError(f"input_sd must not be negative, got {sd.min():.4g}")
-    noise = mean + sd * rng.standard_normal((T, n, part.input_size))
-    initial = _states(given.h0 if isinstance(given, ModelSequences) else h0)
+    assert not isinstance(given, GivenJacobians)
+    initial = _states(h0 if given is None else given.h0)
+    length = given.n_steps if given is not None and declared.length is None else declared.length
+    D = part.input_size
+    if given is not None and declared.nothing:
+        T = whole_number(length, "length (steps)", 1)
+        sample, reserved = _halves(given, T, rng)
+        rows = sample.x if model.batch_axis == 1 else sample.x.swapaxes(0, 1)
+        drawn, mean, kind = resampled(rows, T, n, rng), rows.mean(axis=(0, 1), dtype=np.float64), "sample"
+    else:
+        mean, sd = declared.moments(D, given)
+        if sd is None or length is None:
+            missing = "input_sd" if sd is None else "length"
+            raise ArgumentError(
+                f'level "weights" must know what drives the network: declare {missing} (input_mean, input_sd for each '
+                "channel, input_autocorrelation where it is not white, length in steps), or give a sample of inputs, x"
+            )
+        T = whole_number(length, "length (steps)", 1)
+        if (sd < 0).any():
+            raise ArgumentError(f"input_sd must not be negative, got {sd.min():.4g}")
+        kind = "white" if declared.autocorrelation is None else "autocorrelation"
+        noise = white(T, n, D, rng)
+        if declared.autocorrelation is not None:
+            noise = autocorrelated(T, n, checked_correlation(declared.autocorrelation, D), rng)
+        drawn, reserved = mean + sd * noise, given
     states = _drawn(initial, n, rng)
-    steps = noise if model.batch_axis == 1 else noise.swapaxes(0, 1)
-    return ModelSequences(model, steps, None, states, None), _facts(model, part, mean, initial), given
+    steps = drawn if model.batch_axis == 1 else drawn.swapaxes(0, 1)
+    facts = _facts(model, part, mean, initial, kind)
+    return ModelSequences(model, steps, None, states, None), facts, reserved
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a diagnosis from weights is told of its inputs; None where it is not."""
+
+    mean: ArrayLike | None = None
+    sd: ArrayLike | None = None
+    autocorrelation: ArrayLike | None = None
+    length: int | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing but the length is declared."""
+        return self.mean is None and self.sd is None and self.autocorrelation is None
+
+    def moments(self, D: int, given: ModelSequences | None) -> tuple[Array, Array | None]:
+        """Mean and standard deviation (D,) as declared, else of the given sequences; no deviation without either."""
+        mean, sd = self.mean, self.sd
+        if given is not None:
+            mean = given.x.mean(axis=(0, 1)) if mean is None else mean
+            sd = given.x.std(axis=(0, 1)) if sd is None else sd
+        known = None if sd is None else _channels(sd, "input_sd", D)
+        return _channels(0.0 if mean is None else mean, "input_mean", D), known
+
+
+def _halves(given: ModelSequences, T: int, rng: np.random.Generator) -> tuple[ModelSequences, ModelSequences | None]:
+    """What sequences are drawn from, and what is kept to verify: of 4 or more, if they have the length, half."""
+    if given.n < 4 or given.n_steps != T:
+        return given, None
+    order, kept = rng.permutation(given.n), min(MOST_RESERVED, given.n // 2)
+    return given.take(order[kept:]), given.take(order[:kept])
 
 
 def _channels(value: ArrayLike, name: str, D: int) -> Array:
@@ -180,7 +237,7 @@ def _each(h0: Any, change: Callable[[Array], Array]) -> Any:
     return tuple(map(change, h0)) if isinstance(h0, tuple) else change(h0)
 
 
-def _facts(model: Diagnosable, part: Adjustable, mean: Array, initial: Any) -> WeightFacts:
+def _facts(model: Diagnosable, part: Adjustable, mean: Array, initial: Any, kind: str) -> WeightFacts:
     """Radii and norm, from one step under the mean input from the mean initial state."""
     lin = model.linearize(mean.reshape(1, 1, part.input_size), _each(initial, lambda h: h.mean(axis=1, keepdims=True)))
     factors = lin.factors
@@ -189,6 +246,7 @@ def _facts(model: Diagnosable, part: Adjustable, mean: Array, initial: Any) -> W
         radius=None if weight is None else _radius(weight),
         norm=None if weight is None else float(np.linalg.norm(weight, 2)),
         rest_radius=_radius(lin.jacobian(0).astype(np.float64)),
+        inputs=kind,
     )
 
 

@@ -21,7 +21,7 @@ from .horizon import Horizon
 from .levels import LEVELS, WeightFacts
 from .prescribe import Prescription, TunedPrescription, first_step
 from .rerun import Rerun
-from .sequences import GivenJacobians, ModelSequences, Sequences, as_sequences
+from .sequences import GivenJacobians, ModelSequences, Sequences, as_sequences, refuse_unused, require_same
 from .tune import tune
 from .validation import positive_number, whole_number
 from .verification import Verification, measure
@@ -261,9 +261,11 @@ class Diagnosis:
                 raise ArgumentError(
                     f"the prediction came from a Linearization; give another one, got {type(x).__name__}"
                 )
-            _require_same({"start": (before.start, start)})
+            require_same({"start": (before.start, start)})
+            refuse_unused("start", start, self.loss)
             return as_sequences(x, None, y, h0, None, start)
-        _require_same({"y": (before.y, y), "h0": (before.h0, h0)})
+        require_same({"y": (before.y, y), "h0": (before.h0, h0)})
+        refuse_unused("y", y, self.loss)
         return as_sequences(before.model, x, y, h0, before.loss, start)
 
     def __repr__(self) -> str:
@@ -336,10 +338,3 @@ class Diagnosis:
         from ..plotting import plot_diagnosis
 
         return plot_diagnosis(self, ax=ax)
-
-
-def _require_same(pairs: dict[str, tuple[Any, Any]]) -> None:
-    """Refuse sequences to verify that lack what the predicted ones came with."""
-    for name, (before, now) in pairs.items():
-        if before is not None and now is None:
-            raise ArgumentError(f"the prediction was made with {name}; give {name} for these sequences too")

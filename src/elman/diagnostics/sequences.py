@@ -17,7 +17,9 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
-from .validation import plain_array, require_finite, trajectories
+from .chosen import Chosen
+from .labels import label_axis, target_axes
+from .validation import plain_array, require_finite, side_by_side, trajectories
 
 MOST_RESERVED = 32
 
@@ -116,7 +118,7 @@ class ModelSequences:
     def take(self, which: Array) -> ModelSequences:
         """The sequences of these indices, with their labels and initial states."""
         axis = self.model.batch_axis
-        y = None if self.y is None else np.take(self.y, which, axis=_label_axis(self.y, self.x, axis, self.loss))
+        y = None if self.y is None else np.take(self.y, which, axis=label_axis(self.y, self.x, axis, self.loss))
         h0 = self.h0
         if h0 is not None:
             h0 = tuple(np.take(h, which, axis=1) for h in h0) if isinstance(h0, tuple) else np.take(h0, which, axis=1)
@@ -161,9 +163,15 @@ class ModelSequences:
         return self.model.linearize(self.x, self.h0)
 
     def loss_start(self, rng: np.random.Generator, lin: Linearization | None = None) -> tuple[str, Array] | None:
-        """Name and value (n, S) of the start vector of the loss; None without a readout."""
+        """Name and value (n, S) of the start vector of the loss; None without a readout, which refuses labels."""
         start = self.model.loss_start(self.x, self.y, loss=self.loss, h0=self.h0, rng=rng, lin=lin)
         if start is None:
+            if self.y is not None:
+                raise ArgumentError(
+                    f"y holds labels, from which a loss starts behind a readout, which {type(self.model).__name__} has "
+                    "not: put the layer into a network, elman.Network(layer, elman.Readout(layer.output_size, Q)), or "
+                    "leave y out"
+                )
             return None
         if not np.isfinite(start).all():
             sample = int(np.argwhere(~np.isfinite(start))[0, 0])
@@ -192,11 +200,19 @@ class GivenJacobians:
         """Number of trajectories."""
         return self.lin.n_sequences
 
+    def take(self, which: Array) -> GivenJacobians:
+        """The trajectories of these indices, with their start vectors."""
+        return GivenJacobians(Chosen(self.lin, which), None if self.start is None else self.start[which])
+
     def split(
         self, rng: np.random.Generator, first: int, most: int, reserve: bool = True
-    ) -> tuple[Iterator[GivenJacobians], None]:
-        """All at once: a linearization cannot be divided, and nothing is kept for verification."""
-        return iter([self]), None
+    ) -> tuple[Iterator[GivenJacobians], GivenJacobians | None]:
+        """All at once; where there are more than ``most``, so many drawn among them, and others kept to verify."""
+        if self.n <= most:
+            return iter([self]), None
+        order = rng.permutation(self.n)
+        kept = order[most : most + MOST_RESERVED]
+        return iter([self.take(order[:most])]), self.take(kept) if reserve and len(kept) > 1 else None
 
     def linearize(self) -> Linearization:
         """The Jacobians as given."""
@@ -241,13 +257,10 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
         )
     if start is not None:
         raise ArgumentError("start belongs to a Linearization; a model gives its own start vectors (labels y, readout)")
-    if x is None or isinstance(x, (list, tuple)):
-        was = "None" if x is None else f"a {type(x).__name__}"
-        raise ArgumentError(
-            f"x must be one array of sequences of equal length, got {was}: the diagnosis compares gradients lag by "
-            "lag. Stack the sequences, or cut windows of one length (elman.datasets.windows)"
-        )
-    array, axis = plain_array(x, "x"), model.batch_axis
+    if x is None:
+        raise ArgumentError("x must be one array of sequences, or a list of sequences of one length, got None")
+    axis = model.batch_axis
+    array = side_by_side(x, "x", axis)
     if array.ndim not in (2, 3):
         raise ShapeError(f"x must have three axes, sequences along axis {axis}; got shape {array.shape}")
     n = 1 if array.ndim == 2 else array.shape[axis]
@@ -260,9 +273,9 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     if array.shape[1 - axis] == 0:
         raise ArgumentError(f"x must have at least one time step, got shape {array.shape}")
     require_finite(array, "x")
-    labels = None if y is None else plain_array(y, "y")
+    labels = None if y is None else side_by_side(y, "y", axis, 1 + target_axes(loss))
     if labels is not None:
-        _label_axis(labels, array, axis, loss)
+        label_axis(labels, array, axis, loss)
         require_finite(labels, "y")
     return ModelSequences(model, array, labels, _states(h0, n), loss)
 
@@ -304,26 +317,17 @@ def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) 
     return GivenJacobians(lin, vectors)
 
 
-def _label_axis(y: Array, x: Array, batch_axis: int, loss: Any) -> int:
-    """Axis of ``y`` that holds the sequences: that of ``x`` for labels at every step, else the first.
+def require_same(pairs: dict[str, tuple[Any, Any]]) -> None:
+    """Refuse sequences to verify that lack what the predicted ones came with."""
+    for name, (before, now) in pairs.items():
+        if before is not None and now is None:
+            raise ArgumentError(f"the prediction was made with {name}; give {name} for these sequences too")
 
-    The number of axes decides, never a length: sequences, steps and channels may be equally many.
-    """
-    n, every = x.shape[batch_axis], x.shape[:2]
-    # classes have no axis of channels; names are those of Network.loss_start
-    target_axes = 0 if isinstance(loss, str) and loss == "cross_entropy" else getattr(loss, "target_axes", 1)
-    if y.ndim == 2 + target_axes and y.shape[:2] == every:
-        return batch_axis
-    if y.ndim == 1 + target_axes and y.shape[0] == n:
-        return 0
-    channels = ", Q" * target_axes
-    hint = ""
-    if target_axes == 1 and y.shape in (every, (n,)):
-        hint = "; add the axis of channels: y[..., None]"
-    elif y.ndim == 2 + target_axes and y.shape[:2] == every[::-1]:
-        hint = "; its axes of time and sequences are swapped"
-    last = f"({n}{channels})" if channels else f"({n},)"
-    raise ShapeError(
-        f"y must hold one label for each of the {n} sequences: shape {last} for the last step, or "
-        f"({every[0]}, {every[1]}{channels}) for every step; got {y.shape}{hint}"
-    )
+
+def refuse_unused(name: str, value: Any, predicted: Any) -> None:
+    """Refuse what starts a gradient, if no growth from such a start was predicted."""
+    if value is not None and predicted is None:
+        raise ArgumentError(
+            f"{name} says where a gradient starts, and the prediction was made from random starts alone: leave {name} "
+            "out, or give it to diagnose as well (where the model has a readout)"
+        )

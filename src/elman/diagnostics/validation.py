@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..linearization import Array, Linearization
+from ..lists import beside, holds
 
 
 def whole_number(value: Any, name: str, least: int, most: int | None = None) -> int:
@@ -88,6 +89,26 @@ def plain_array(value: Any, name: str) -> Array:
             f"{name}.filled(...), or leave out what has gaps"
         )
     return np.asarray(value)
+
+
+def side_by_side(value: Any, name: str, axis: int, item_axes: int = 2) -> Array:
+    """One array of sequences along ``axis``, from that or a list of sequences of one length.
+
+    Parameters
+    ----------
+    item_axes : int
+        Axes that an item of such a list has at least.
+
+    Raises
+    ------
+    ShapeError
+        If sequences in a list have several shapes.
+    DTypeError
+        As :func:`plain_array`.
+    """
+    if holds(value, item_axes):
+        return beside([plain_array(item, f"{name}[{i}]") for i, item in enumerate(value)], axis, name)
+    return plain_array(value, name)
 
 
 def require_finite(array: Array, name: str) -> None:

@@ -283,12 +283,12 @@ def measure(
     vectors = random.logs.shape[2]
     starts = unit_vectors(rng, sequences.n, vectors, state_size)
     pulled = np.stack([_measured(sequences, starts[:, j], T) for j in range(vectors)], axis=2)
-    comparison = _compare(random, pulled, random.start, dtype, chosen)
+    comparison = compare(random, pulled, random.start, dtype, chosen)
     given = sequences.loss_start(rng) if loss is not None else None
     if loss is None or given is None:
         return Verification(comparison, None, T)
     name, start = given
-    return Verification(comparison, _compare(loss, _measured(sequences, start, T)[..., None], name, dtype, chosen), T)
+    return Verification(comparison, compare(loss, _measured(sequences, start, T)[..., None], name, dtype, chosen), T)
 
 
 def _measured(sequences: Sequences, start: Array, T: int) -> Array:
@@ -303,7 +303,7 @@ def _measured(sequences: Sequences, start: Array, T: int) -> Array:
     return logs
 
 
-def _compare(predicted: GrowthCurve, logs: Array, start: str, dtype: DTypeLike, lags: Array) -> Comparison:
+def compare(predicted: GrowthCurve, logs: Array, start: str, dtype: DTypeLike, lags: Array) -> Comparison:
     """Cut both curves to the range of the dtype and compare them at ``lags``."""
     last, grid = _last_in_range(predicted, dtype), predicted.grid
     if grid is not None:

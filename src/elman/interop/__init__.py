@@ -9,7 +9,7 @@ from . import keras, onnx, safetensors, textbook, torch
 from .keras import from_keras, to_keras
 from .onnx import from_onnx
 from .onnx_export import to_onnx
-from .safetensors import load_safetensors, save_safetensors
+from .safetensors import from_safetensors, load_safetensors, save_safetensors
 from .textbook import from_textbook, to_textbook
 from .torch import from_torch, to_torch
 from .torch_files import load_pt
@@ -17,6 +17,7 @@ from .torch_files import load_pt
 __all__ = [
     "from_keras",
     "from_onnx",
+    "from_safetensors",
     "from_textbook",
     "from_torch",
     "keras",

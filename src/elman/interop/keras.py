@@ -11,21 +11,30 @@ Keras itself is not imported: its layers are asked for their weights and configu
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError, StateDictError
-from ..layers import GRU, LSTM, RNN
+from ..layers import GRU, LSTM, RNN, Network, Readout
+from ..layers.parameters import rounded
 from ..layers.recurrent import Recurrent
+from .keras_arrays import directions, is_cudnn, to_ours, to_theirs
 
 Array = NDArray[Any]
 CELLS: dict[int, Any] = {1: RNN, 3: GRU, 4: LSTM}
-NAMES = {"SimpleRNN": RNN, "LSTM": LSTM, "GRU": GRU}
+NAMES = {"SimpleRNN": RNN, "LSTM": LSTM, "GRU": GRU, "CuDNNLSTM": LSTM, "CuDNNGRU": GRU}
 NONLINEARITIES = {"tanh": "tanh", "relu": "relu", "sigmoid": "sigmoid", "linear": "identity"}
-NEUTRAL = {"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0}
+NEUTRAL = {"go_backwards": False, "stateful": False}
 """Options of Keras's layers that change what comes out, and the value at which they do not."""
+MODELS = ("Sequential", "Functional", "Model")
+INERT = {
+    "InputLayer", "Dropout", "SpatialDropout1D", "GaussianNoise", "GaussianDropout", "AlphaDropout",
+    "ActivityRegularization",
+}  # fmt: skip
+"""Layers of Keras that give back what they are given, but for training."""
 
 
 class _Layer(NamedTuple):
@@ -35,20 +44,28 @@ class _Layer(NamedTuple):
     cell: Any
     nonlinearity: str | None
     reset_after: bool | None
+    gated: bool
+    """Whether it is known that a gated cell has tanh and sigmoid."""
 
 
 def from_keras(
-    source: Any, *, nonlinearity: str | None = None, reset_after: bool | None = None, batch_first: bool = True,
-    dtype: DTypeLike | None = None,
-) -> RNN | LSTM | GRU:  # fmt: skip
-    """Build a layer from layers of Keras, or from their weights.
+    source: Any, *, nonlinearity: str | None = None, reset_after: bool | None = None, activation: str | None = None,
+    recurrent_activation: str | None = None, batch_first: bool = True, dtype: DTypeLike | None = None,
+) -> RNN | LSTM | GRU | Network:  # fmt: skip
+    """Build a layer or network from layers of Keras, or from their weights.
 
     Parameters
     ----------
-    source : Keras layer, or list of arrays, or a list of either
+    source : Keras layer or model, or list of arrays, or a list of layers or such lists
         ``SimpleRNN``, ``LSTM``, ``GRU``, or ``Bidirectional`` around one; or its ``get_weights()``: kernel, recurrent
         kernel and bias, twice for two directions. A list of them is a stack, which becomes one layer with
-        ``num_layers``. Shapes tell the cell, sizes and bias.
+        ``num_layers``. Shapes tell the cell, sizes and bias. A bias of twice the length, (6 H,) or (8 H,), tells that
+        the arrays are those of ``CuDNNGRU`` or ``CuDNNLSTM``, whose kernels lie otherwise, too. A model must be a chain
+        of such layers, and at the end perhaps a ``Dense`` without activation: then it becomes a network.
+    activation, recurrent_activation : str, optional
+        For the weights of an LSTM or GRU, which do not tell them, though what they compute depends on them:
+        ``"tanh"`` and ``"sigmoid"``, or they are refused. Keras before 2.3, and TensorFlow's before 2.0, had
+        ``recurrent_activation="hard_sigmoid"`` by default: see the model's configuration.
     nonlinearity : {"tanh", "relu", "sigmoid", "identity"}, optional
         For the weights of a ``SimpleRNN``, which do not tell it; of a Keras layer it is read.
     reset_after : bool, optional
@@ -60,15 +77,14 @@ def from_keras(
 
     Returns
     -------
-    RNN, LSTM or GRU
+    RNN, LSTM, GRU or Network
         New, with copies of the weights.
 
     Raises
     ------
     ArgumentError
         If Keras's layer has what ours has not: another activation, a merge mode other than concat, ``go_backwards``,
-        ``stateful``, dropout (there on the input of a layer); if an option is missing, or is told by the source; if a
-        weight is not finite.
+        ``stateful``; if an option is missing, or is told by the source; if a weight is not finite.
     StateDictError
         If there are not two or three arrays for each direction, or the layers of a stack differ.
     ShapeError, DTypeError
@@ -76,10 +92,16 @@ def from_keras(
 
     Notes
     -----
-    Initialisers, constraints and regularisers act on training only and stay behind. A masked step holds the state in
+    Initialisers, constraints, regularisers, dropout (of a layer, or as a layer of its own) and noise act on training
+    only and stay behind: what comes out computes what Keras does at inference. A masked step holds the state in
     Keras; for sequences padded at the end that is what ``lengths`` does. ``stateful`` is what handing ``hn`` on does.
     """
-    layers = [_read(item) for item in (source if _is_stack(source) else [source])]
+    if type(source).__name__ in MODELS and _is_keras(source):
+        options = {"nonlinearity": nonlinearity, "reset_after": reset_after, "activation": activation,
+                   "recurrent_activation": recurrent_activation, "batch_first": batch_first}  # fmt: skip
+        return _from_model(source, dtype, options)
+    items = _recurrent_items(source) if _is_stack(source) else [source]
+    layers = [_read(item) for item in items]
     first = layers[0]
     for k, layer in enumerate(layers):
         same = layer[1:] == first[1:] and len(layer.directions) == len(first.directions)
@@ -88,16 +110,17 @@ def from_keras(
                                  "differs from layer 0: convert them one by one")  # fmt: skip
     H, cell = _sizes(first)
     options = _options(first, cell, nonlinearity, reset_after)
+    _check_activations(first, cell, activation, recurrent_activation)
     weights: dict[str, Array] = {}
     for k, layer in enumerate(layers):
         for suffix, arrays in zip(("", "_reverse"), layer.directions, strict=False):
-            weights |= {f"{name}_l{k}{suffix}": value for name, value in _to_ours(arrays, cell, H, options).items()}
+            weights |= {f"{name}_l{k}{suffix}": value for name, value in to_ours(arrays, cell, H, options).items()}
     kind: DTypeLike = np.result_type(np.float32, *weights.values()) if dtype is None else dtype
     out = cell(
         len(first.directions[0][0]), H, len(layers), bias=len(first.directions[0]) == 3, batch_first=batch_first,
         bidirectional=len(first.directions) == 2, dtype=kind, weight_ih_init="zeros", weight_hh_init="zeros", **options,
     )  # fmt: skip
-    out.load_state_dict(weights)
+    out.load_state_dict(rounded(weights, out.dtype))
     return out
 
 
@@ -136,8 +159,65 @@ def to_keras(layer: Recurrent) -> list[list[Array]]:
             raise ArgumentError(f"Keras has no layer with {name} = {getattr(layer, name)!r}")
     suffixes = ("", "_reverse") if layer.bidirectional else ("",)
     return [
-        [array for suffix in suffixes for array in _to_theirs(layer, f"_l{k}{suffix}")] for k in range(layer.num_layers)
+        [array for suffix in suffixes for array in to_theirs(layer, f"_l{k}{suffix}")] for k in range(layer.num_layers)
     ]
+
+
+def _from_model(model: Any, dtype: DTypeLike | None, options: dict[str, Any]) -> Any:
+    """The layer of a model, or with a linear readout the network."""
+    layers = _recurrent_items(_chain(model))
+    last = layers[-1]
+    if type(last).__name__ == "TimeDistributed" and type(last.layer).__name__ == "Dense":
+        last = last.layer
+    if type(last).__name__ != "Dense" or len(layers) < 2:
+        layer: Any = from_keras(layers, dtype=dtype, **options)
+        return layer
+    if last.get_config()["activation"] not in ("linear", None):
+        raise ArgumentError(
+            f"{last.name}: activation must be 'linear', got {last.get_config()['activation']!r}: a readout has none. "
+            "Give the recurrent layers alone, as a list out of model.layers"
+        )
+    weight, *bias = [np.asarray(a) for a in last.get_weights()]
+    if dtype is None:
+        dtype = np.result_type(
+            np.float32, *(a.dtype for a in map(np.asarray, model.get_weights()) if a.dtype.kind == "f")
+        )
+    layer = from_keras(layers[:-1], dtype=dtype, **options)
+    readout = Readout(len(weight), weight.shape[1], bias=bool(bias), dtype=dtype, weight_init="zeros")
+    readout.load_state_dict(rounded({"weight": weight.T, **({"bias": bias[0]} if bias else {})}, readout.dtype))
+    return Network(layer, readout, at="steps" if layers[-2].return_sequences else "end")
+
+
+def _chain(model: Any) -> list[Any]:
+    """The layers of a model, each of which reads the one before and nothing else."""
+    layers = list(model.layers)
+    if type(model).__name__ == "Sequential":
+        return layers
+    try:
+        chained = all(second.input is first.output for first, second in pairwise(layers))
+        chained &= len(model.inputs) == len(model.outputs) == 1 and model.outputs[0] is layers[-1].output
+    # what Keras raises for a layer that is called more than once
+    except (AttributeError, ValueError):
+        chained = False
+    if not chained:
+        raise ArgumentError(
+            f"{model.name}: a model must be a chain of layers, each of which reads the one before; of another give "
+            f"those that are one, as a list out of model.layers, which are {', '.join(layer.name for layer in layers)}"
+        )
+    return layers
+
+
+def _recurrent_items(items: Any) -> list[Any]:
+    """Those of several layers that do not act in training alone; at least one."""
+    kept = [item for item in items if not _is_inert(item)]
+    if not kept:
+        raise StateDictError("from_keras takes at least one recurrent layer; all that were given act in training only")
+    return kept
+
+
+def _is_inert(item: Any) -> bool:
+    """Whether this is a layer of Keras that acts in training alone."""
+    return type(item).__name__ in INERT and _is_keras(item)
 
 
 def _is_keras(item: Any) -> bool:
@@ -154,10 +234,11 @@ def _is_stack(source: Any) -> bool:
 def _read(item: Any) -> _Layer:
     """The arrays of one layer by direction, and what its configuration says."""
     if not _is_keras(item):
-        return _Layer(_directions(item), None, None, None)
+        arrays = directions(item)
+        return _Layer(arrays, None, None, None, all(map(is_cudnn, arrays)))
     if type(item).__name__ != "Bidirectional":
         said = _configuration(item)
-        return _Layer(_directions(item.get_weights()), *said)
+        return _Layer(directions(item.get_weights()), *said, True)
     mode = item.get_config()["merge_mode"]
     if mode != "concat":
         raise ArgumentError(
@@ -166,28 +247,7 @@ def _read(item: Any) -> _Layer:
     forward, backward = _configuration(item.forward_layer), _configuration(item.backward_layer, backward=True)
     if forward != backward:
         raise ArgumentError(f"{item.name}: both directions must be of one kind, got {forward} and {backward}")
-    return _Layer(_directions(item.forward_layer.get_weights() + item.backward_layer.get_weights()), *forward)
-
-
-def _directions(given: Any) -> list[list[Array]]:
-    """The arrays of one layer, two or three for each direction."""
-    if not isinstance(given, list | tuple):
-        raise DTypeError(f"from_keras takes a layer of Keras or lists of arrays, got {type(given).__name__}")
-    if len(given) not in (2, 3, 4, 6):
-        raise StateDictError(
-            "a recurrent layer of Keras has kernel, recurrent kernel and perhaps bias, twice if it is bidirectional; "
-            f"got {len(given)} arrays{'' if given else ': build it first by calling it'}"
-        )
-    arrays = [np.asarray(value) for value in given]
-    # a type of the package ml_dtypes, whose kind NumPy does not know
-    arrays = [a.astype(np.float32) if a.dtype.name == "bfloat16" else a for a in arrays]
-    n = len(arrays) if len(arrays) < 4 else len(arrays) // 2
-    for i, a in enumerate(arrays):
-        if a.dtype.kind != "f":
-            raise DTypeError(f"weights must be arrays of real floating-point numbers, got dtype {a.dtype}")
-        if a.ndim != 2 and i % n < 2:
-            raise ShapeError(f"a kernel must have two axes, got shape {a.shape}")
-    return [arrays[i : i + n] for i in range(0, len(arrays), n)]
+    return _Layer(directions(item.forward_layer.get_weights() + item.backward_layer.get_weights()), *forward, True)
 
 
 def _configuration(layer: Any, backward: bool = False) -> tuple[Any, str | None, bool | None]:
@@ -204,11 +264,11 @@ def _configuration(layer: Any, backward: bool = False) -> tuple[Any, str | None,
     if name != "SimpleRNN":
         wanted["recurrent_activation"] = ("sigmoid",)
     for option, allowed in wanted.items():
-        if config[option] not in allowed:
+        if config.get(option, allowed[0]) not in allowed:
             raise ArgumentError(f"{layer.name}: {option} must be {' or '.join(map(repr, allowed))}, got "
                                 f"{config[option]!r}: {NAMES[name].__name__} has no other")  # fmt: skip
     nonlinearity = NONLINEARITIES[config["activation"]] if name == "SimpleRNN" else None
-    return NAMES[name], nonlinearity, bool(config["reset_after"]) if name == "GRU" else None
+    return NAMES[name], nonlinearity, bool(config.get("reset_after", True)) if NAMES[name] is GRU else None
 
 
 def _sizes(layer: _Layer) -> tuple[int, Any]:
@@ -221,6 +281,29 @@ def _sizes(layer: _Layer) -> tuple[int, Any]:
             f"{(H, columns)}"
         )
     return H, cell
+
+
+def _check_activations(layer: _Layer, cell: Any, activation: str | None, recurrent_activation: str | None) -> None:
+    """Refuse arrays of a gated cell whose activations are other than ours, or not said."""
+    for name, value, ours in (
+        ("activation", activation, "tanh"), ("recurrent_activation", recurrent_activation, "sigmoid"),
+    ):  # fmt: skip
+        if value is not None and (cell is RNN or layer.gated):
+            cure = "give nonlinearity for a SimpleRNN" if cell is RNN else "the source tells it"
+            raise ArgumentError(f"{name} must not be given here: {cure}")
+        if cell is RNN or layer.gated:
+            continue
+        if value is None:
+            raise ArgumentError(
+                f'{name} must be given, since arrays do not tell it and {cell.__name__} has no other: activation="tanh"'
+                ', recurrent_activation="sigmoid" are Keras\'s defaults since 2.3 and TensorFlow 2.0; before, '
+                'recurrent_activation was "hard_sigmoid", which gives other numbers. See the configuration of the model'
+            )
+        if value != ours:
+            raise ArgumentError(
+                f"{name} must be {ours!r}, got {value!r}: {cell.__name__} has no other, and computes other numbers "
+                "with these weights; train the model with it"
+            )
 
 
 def _options(layer: _Layer, cell: Any, nonlinearity: str | None, reset_after: bool | None) -> dict[str, Any]:
@@ -242,39 +325,3 @@ def _options(layer: _Layer, cell: Any, nonlinearity: str | None, reset_after: bo
         default = '"tanh"' if needed == "nonlinearity" else "True"
         raise ArgumentError(f"{needed} must be given, since these weights do not tell it; Keras's default is {default}")
     return {needed: value}
-
-
-def _swapped(blocks: Array) -> Array:
-    """The first two of three blocks of rows exchanged: z, r, h to r, z, n, and back."""
-    first, second, third = np.split(blocks, 3)
-    return np.concatenate([second, first, third])
-
-
-def _to_ours(arrays: list[Array], cell: Any, H: int, options: dict[str, Any]) -> dict[str, Array]:
-    """Our arrays of one direction, by name without the suffix."""
-    kernel, recurrent, *bias = arrays
-    out = {"weight_ih": kernel.T, "weight_hh": recurrent.T}
-    if bias:
-        wanted = recurrent.shape[1:] if not options.get("reset_after") else (2, *recurrent.shape[1:])
-        if bias[0].shape != wanted:
-            raise ShapeError(f"the bias must have shape {wanted}, got {bias[0].shape}")
-        rows = np.atleast_2d(bias[0])
-        out |= {"bias_ih": rows[0], "bias_hh": rows[1] if len(rows) == 2 else np.zeros_like(rows[0])}
-    if cell is GRU:
-        for name, a in out.items():
-            if len(a) != 3 * H:
-                raise ShapeError(f"the {name} of a GRU must have 3 H = {3 * H} columns in Keras, got {len(a)}")
-        out = {name: _swapped(a) for name, a in out.items()}
-    return out
-
-
-def _to_theirs(layer: Any, suffix: str) -> list[Array]:
-    """Keras's arrays of one direction."""
-    swap = _swapped if isinstance(layer, GRU) else np.copy
-    ours = {name: swap(layer.params[name + suffix]) for name in ("weight_ih", "weight_hh")}
-    out = [np.ascontiguousarray(w.T) for w in ours.values()]
-    if layer.bias:
-        b_ih, b_hh = (swap(layer.params[name + suffix]) for name in ("bias_ih", "bias_hh"))
-        two = isinstance(layer, GRU) and layer.reset_after
-        out.append(np.stack([b_ih, b_hh]) if two else b_ih + b_hh)
-    return out

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from ..errors import ArgumentError, DTypeError, MissingExtraError
+from ..errors import ArgumentError, DTypeError, MissingExtraError, ShapeError
 from ..layers import GRU, LSTM, RNN
-from ..layers.batch import Batch
-from ..validation import is_list
+from ..layers.parameters import rounded
+from .onnx_branches import Branch, decided, nodes
 from .onnx_export import to_onnx
-from .onnx_graph import Graph, Origin, attributes, label
+from .onnx_graph import Graph, Origin, attributes, is_recurrent, label
+from .onnx_layer import Layer, OnnxLayer
 from .onnx_node import Reading, constant_states, input_tensors, read
 
 if TYPE_CHECKING:
@@ -25,136 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["OnnxLayer", "from_onnx", "to_onnx"]
 
 Array = NDArray[Any]
-Layer = RNN | LSTM | GRU
 LAYERS: dict[str, type[Layer]] = {"RNN": RNN, "LSTM": LSTM, "GRU": GRU}
-
-
-@dataclass(frozen=True, eq=False)
-class OnnxLayer:
-    """A layer, and what its nodes say besides the weights.
-
-    ONNX lets a node carry initial states, lengths and a direction, which in elman belong to the call. Called as a
-    layer, this object fills them in, so that it gives what the nodes give. ``layer`` alone, for training or diagnosis,
-    is given them by you.
-
-    Attributes
-    ----------
-    layer : RNN, LSTM or GRU
-        The layer. ``batch_first`` if the node has layout 1, or if what it reads was just brought from (B, T, D) to
-        (T, B, D).
-    nodes : tuple of str
-        Names of the nodes, from the first layer to the last.
-    inputs : dict of str to str
-        For ``x``, and where they are not constant for ``h0``, ``c0``, ``lengths``: the name of the tensor of the graph
-        that the numbers come from, of states possibly several, separated by commas, to be joined along the axis of
-        directions. These must be given at the call, in the order of axes that the layer asks for.
-    h0 : ndarray (num_layers * num_directions, B, H), tuple of two for an LSTM, or None
-        Constant initial state, used where the call gives none; with B = 1 it is repeated. None: zero.
-    lengths : ndarray (B,) or None
-        Constant lengths, used where the call gives none.
-    reverse : bool
-        Whether the nodes run from the end of each sequence to its start. elman has no such layer: ``layer`` runs
-        forward, and this object turns x and the output around.
-    """
-
-    layer: Layer
-    nodes: tuple[str, ...]
-    inputs: dict[str, str] = field(repr=False)
-    h0: Any = field(default=None, repr=False)
-    lengths: Array | None = field(default=None, repr=False)
-    reverse: bool = False
-
-    def __call__(self, x: ArrayLike, h0: Any = None, *, lengths: ArrayLike | None = None) -> tuple[Array, Any]:
-        """Compute what the nodes compute.
-
-        Parameters
-        ----------
-        x, h0, lengths
-            As for calling the layer; where h0 or lengths is not given, it is the constant of the graph, if there is
-            one. What ``inputs`` names must be given; a list of sequences has its lengths with it.
-
-        Returns
-        -------
-        output : ndarray, shape (T, B, num_directions * H), or (B, T, num_directions * H) with ``batch_first``
-            Y of the last node, its axis of directions joined with that of units.
-        hn : ndarray, shape (num_layers * num_directions, B, H); for an LSTM the tuple (hn, cn)
-            Y_h and Y_c of all nodes. For a sequence of length 0, on which the operators' description is silent, the
-            initial state; onnxruntime gives zero.
-
-        Raises
-        ------
-        ArgumentError
-            If h0 or lengths is left out though the graph reads it from a tensor, see ``inputs``.
-        ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for calling the layer.
-        """
-        self._require(x, h0, lengths)
-        lengths = self.lengths if lengths is None else lengths
-        if self.reverse or (h0 is None and self.h0 is not None):
-            batch = self.layer.batch(x, lengths)
-            h0 = self._initial(batch) if h0 is None else h0
-        if not self.reverse:
-            return self.layer(x, h0, lengths=lengths)
-        output, hn = self.layer(_turned(x, batch), h0, lengths=lengths)
-        return _turned(output, batch), hn
-
-    def _require(self, x: Any, h0: Any, lengths: Any) -> None:
-        """Refuse a call without what the graph reads: zero states and all steps would be another computation."""
-        states = [name for name in ("h0", "c0") if name in self.inputs]
-        if h0 is None and states:
-            origin = " and ".join(f"{name} from tensor {self.inputs[name]!r}" for name in states)
-            raise ArgumentError(
-                f"h0 must be given{', as the tuple (h0, c0)' if isinstance(self.layer, LSTM) else ''}: the graph reads "
-                f"{origin}; got None. Give zeros to start from zero"
-            )
-        if lengths is None and "lengths" in self.inputs and not is_list(x):
-            raise ArgumentError(
-                f"lengths must be given: the graph reads them from tensor {self.inputs['lengths']!r}; got None. Give "
-                "the number of steps of x for each sequence if all have all of them"
-            )
-
-    def _initial(self, batch: Batch) -> Any:
-        """The constant initial state, with one row repeated for every sequence."""
-        if self.h0 is None:
-            return None
-        parts = self.h0 if isinstance(self.h0, tuple) else (self.h0,)
-        fitted = [np.repeat(p, batch.B, axis=1) if p.shape[1] == 1 else p for p in parts]
-        if batch.single:
-            fitted = [p[:, 0] if p.shape[1] == 1 else p for p in fitted]
-        return tuple(fitted) if isinstance(self.h0, tuple) else fitted[0]
-
-    def __str__(self) -> str:
-        parts = ("h0", "c0") if isinstance(self.layer, LSTM) else ("h0",)
-        states = self.h0 if isinstance(self.h0, tuple) else (self.h0,) * len(parts)
-        lines = [f"OnnxLayer: {self.layer!r}", f"  nodes    {', '.join(self.nodes)}"]
-        if self.reverse:
-            lines.append("  reverse  call this object, or give the layer x turned in time and turn its output")
-        constants = dict(zip(parts, states, strict=True)) | {"lengths": self.lengths}
-        for name in ("x", *constants):
-            value = constants.get(name)
-            if name in self.inputs:
-                told = f"tensor {self.inputs[name]!r} of the graph, to be given at the call"
-            elif value is not None:
-                told = f"constant, shape {value.shape}"
-            else:
-                told = "all steps" if name == "lengths" else "zero"
-            lines.append(f"  {name:8} {told}")
-        return "\n".join(lines)
-
-
-def _turned(x: Any, batch: Batch) -> Any:
-    """Each sequence from its end to its start, in the caller's order of axes; padding stays where it is."""
-    if batch.listed:
-        return [np.asarray(sequence)[::-1] for sequence in x]
-    steps, stops = np.arange(batch.T)[:, None], batch.T if batch.lengths is None else batch.lengths
-    order = np.broadcast_to(np.where(steps < stops, stops - 1 - steps, steps), (batch.T, batch.B))
-    return batch.outward(np.take_along_axis(batch.inside_out(np.asarray(x)), order[..., None], axis=0))
 
 
 def from_onnx(
     model: str | os.PathLike[str] | bytes | ModelProto,
     node: str | int | Sequence[str | int] | None = None,
     *,
+    branch: Branch = None,
     dtype: DTypeLike | None = None,
 ) -> OnnxLayer:
     """Build a layer from recurrent nodes of an ONNX model; exact, or refused by name.
@@ -169,8 +48,12 @@ def from_onnx(
     node : str, int, or sequence of these, optional
         Name of a node or of its first output, or its number among the recurrent nodes; or those of a stack, the first
         layer first. All recurrent nodes by default.
+    branch : {"then", "else"}, or mapping of str to these, optional
+        Which branch to look into, of every ``If`` with a recurrent node in it, or by the name of the ``If``. Not needed
+        where both branches have the same layer, or one of them alone has the nodes that are asked for by name.
     dtype : {"float64", "float32"}, optional
-        Type of the layer. By default float64 if the model has such weights, float32 otherwise; both hold them exactly.
+        Type of the layer. By default float64 if the model has such weights, or ones of 8 bits, which stand for numbers
+        that only float64 holds; float32 otherwise. Both then hold the weights exactly. A narrower one rounds.
 
     Returns
     -------
@@ -185,25 +68,112 @@ def from_onnx(
     ArgumentError
         If there is no such node, several do not form a stack, or one does what elman's layers do not: peepholes,
         input_forget, clip, other activations, weights that are not constant. If initial states are partly inputs and
-        partly constant or zero, or are the parts of one tensor in another order than that of layers and directions.
+        partly constant or zero, or are the parts of one tensor in another order than that of layers and directions. If
+        the nodes are in an ``If`` whose branches differ, or in the body of a Loop or Scan.
     ShapeError, DTypeError
         If a weight does not have the shape or type that the operator asks for, or ``node`` is of another type.
+
+    Notes
+    -----
+    onnxruntime's DynamicQuantizeLSTM becomes an LSTM with the weights that its 8 bits stand for. That node also rounds
+    its inputs and states to 8 bits at every step, which is not reproduced: outputs agree to that rounding only.
 
     References
     ----------
     ONNX operators RNN, LSTM and GRU, versions 1 to 22: https://onnx.ai/onnx/operators/
     """
-    graph = Graph(_load(model))
-    nodes = _select(graph, node)
-    for first, second in pairwise(nodes):
+    loaded = _load(model)
+    if branch is None and node is not None and _at_top(loaded, node):
+        return _layer(Graph(loaded), node, dtype)
+    found: list[tuple[dict[str, str], OnnxLayer]] = []
+    by_name = node is not None and all(isinstance(key, str) for key in _keys(node))
+    elsewhere = loaded
+    for way, one in decided(loaded, branch):
+        if by_name and way and not _at_top(one, node):
+            elsewhere = one
+            continue
+        try:
+            found.append((way, _layer(Graph(one), node, dtype)))
+        except (ArgumentError, ShapeError) as error:
+            if not way:
+                raise
+            cure = "" if branch is not None else "; choose another by branch="
+            raise type(error)(f"in {_told(way)}: {error}{cure}") from error
+        if different := _different(found[0][1], found[-1][1]):
+            raise ArgumentError(
+                f"{', '.join(found[0][1].nodes)} in {_told(found[0][0])}, and {', '.join(found[-1][1].nodes)} in "
+                f'{_told(way)}, differ in {different}: choose one by branch="then" or "else", or for each If by '
+                f"its name, such as branch={found[0][0]}"
+            )
+    return _joined(found) if found else _layer(Graph(elsewhere), node, dtype)
+
+
+def _at_top(model: ModelProto, wanted: Any) -> bool:
+    """Whether all nodes that are asked for are asked for by name, and are at the top level."""
+    names = {name for n in model.graph.node if is_recurrent(n) for name in (n.name, n.output[0]) if name}
+    return all(isinstance(key, str) and key in names for key in _keys(wanted))
+
+
+def _keys(wanted: Any) -> list[Any]:
+    """The nodes that are asked for, each by its name or number."""
+    return list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes) else [wanted]
+
+
+def _told(way: dict[str, str]) -> str:
+    """Branches in words."""
+    return " and ".join(f"the {branch} branch of If {name!r}" for name, branch in way.items())
+
+
+def _different(one: OnnxLayer, other: OnnxLayer) -> str:
+    """In what two layers differ, beside the names of their nodes and tensors."""
+    states = [[] if m.h0 is None else m.h0 if isinstance(m.h0, tuple) else [m.h0] for m in (one, other)]
+    same = {
+        "kind, sizes or options": repr(one.layer) == repr(other.layer) and one.reverse == other.reverse,
+        "the weights": np.array_equal(one.layer.theta, other.layer.theta),
+        "initial states": len(states[0]) == len(states[1]) and all(map(np.array_equal, *states)),
+        "lengths": _same(one.lengths, other.lengths),
+        "what is given at the call": _start_alike(one, other),
+    }
+    return ", ".join(name for name, is_same in same.items() if not is_same)
+
+
+def _start_alike(one: OnnxLayer, other: OnnxLayer) -> bool:
+    """Whether the same is given at the call, or states in one and none in the other, which starts from zero.
+
+    Exporters write a model with optional states as an If: what starts from zero is then the other, given zeros.
+    """
+    fewer, more = sorted((one, other), key=lambda m: len(m.inputs))
+    return fewer.inputs.keys() <= more.inputs.keys() and (
+        fewer.inputs.keys() == more.inputs.keys()
+        or (more.inputs.keys() - fewer.inputs.keys() <= {"h0", "c0"} and "h0" not in fewer.inputs and fewer.h0 is None)
+    )
+
+
+def _joined(found: list[tuple[dict[str, str], OnnxLayer]]) -> OnnxLayer:
+    """One of several layers that are the same, with the names of all the tensors that it may read."""
+    first = max((m for _, m in found), key=lambda m: len(m.inputs))
+    inputs = {
+        name: " or ".join(dict.fromkeys(m.inputs[name] for _, m in found if name in m.inputs)) for name in first.inputs
+    }
+    branches: dict[str, str] = {}
+    for way, _ in found:
+        for name, branch in way.items():
+            branches[name] = branch if branches.get(name, branch) == branch else "either"
+    return replace(first, inputs=inputs, branches=branches)
+
+
+def _layer(graph: Graph, node: Any, dtype: DTypeLike | None) -> OnnxLayer:
+    """The layer of nodes at the top level of a graph."""
+    chosen = _select(graph, node)
+    for first, second in pairwise(chosen):
         if reason := graph.between(first, second):
             raise ArgumentError(
-                f"{_listed(nodes)} are not one stack: {label(second)!r} does not continue {label(first)!r}, {reason}; "
+                f"{_listed(chosen)} are not one stack: {label(second)!r} does not continue {label(first)!r}, {reason}; "
                 "load them one by one, by node="
             )
-    readings = [read(graph, n) for n in nodes]
+    readings = [read(graph, n) for n in chosen]
     options = _shared(readings)
-    source, batch_first = _source(graph, nodes[0], options["layout"])
+    source, batch_first = _source(graph, chosen[0], options["layout"])
     layer = _build(readings, options, batch_first, dtype)
     states = constant_states(readings, layer.dtype)
     inputs = {"x": source}
@@ -225,9 +195,11 @@ def _load(model: str | os.PathLike[str] | bytes | ModelProto) -> ModelProto:
     except ImportError as error:
         raise MissingExtraError("onnx", "onnx", "elman.interop.onnx.from_onnx") from error
     if isinstance(model, onnx.ModelProto):
-        return model
+        return _without_functions(model)
     try:
-        return onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(os.fspath(model))
+        return _without_functions(
+            onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(os.fspath(model))
+        )
     except OSError:
         raise
     # what else comes from onnx are errors of its parser, whose classes are protobuf's and not onnx's
@@ -238,18 +210,27 @@ def _load(model: str | os.PathLike[str] | bytes | ModelProto) -> ModelProto:
         ) from error
 
 
+def _without_functions(model: ModelProto) -> ModelProto:
+    """The model with its own functions written out where they are called, if a recurrent node is in one."""
+    if not any(is_recurrent(n) for function in model.functions for n in function.node):
+        return model
+    from onnx.inliner import inline_local_functions
+
+    return inline_local_functions(model)
+
+
 def _select(graph: Graph, wanted: str | int | Sequence[str | int] | None) -> list[NodeProto]:
     """The nodes that are asked for."""
     there = graph.recurrent
     if not there:
         raise ArgumentError(
-            "the model has no RNN, LSTM or GRU node at its top level, which is where elman looks; it has "
-            f"{', '.join(sorted({n.op_type for n in graph.model.graph.node})) or 'no nodes'}"
+            "the model has no RNN, LSTM or GRU node at its top level or in an If, which is where elman looks; it has "
+            f"{', '.join(sorted({n.op_type for n in nodes(graph.model.graph)})) or 'no nodes'}"
         )
     if wanted is None:
         return there
     found = []
-    for key in list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes) else [wanted]:
+    for key in _keys(wanted):
         if isinstance(key, bool) or not isinstance(key, str | int):
             raise DTypeError(
                 f"node must be a name, a number from 0, or a sequence of these; got {key!r} ({type(key).__name__})"
@@ -321,5 +302,5 @@ def _build(readings: list[Reading], options: dict[str, Any], batch_first: bool, 
     )  # fmt: skip
     # a layer of the stack without biases has zero ones
     absent = {name: np.zeros_like(view) for name, view in layer.params.items() if name.startswith("bias")}
-    layer.load_state_dict({**absent, **weights})
+    layer.load_state_dict(rounded({**absent, **weights}, layer.dtype))
     return layer

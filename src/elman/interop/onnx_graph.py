@@ -1,7 +1,7 @@
 """Reading an ONNX graph: which tensors are constant, and which nodes only move numbers from place to place.
 
-What is said here is proved from the graph alone, without running it on data. Only nodes of the top level are seen, not
-those inside If, Loop or a model's own functions.
+What is said here is proved from the graph alone, without running it on data. Only nodes of the top level are seen;
+those inside an If are brought there by :mod:`elman.interop.onnx_branches`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ Axes = list[tuple[str, ...]]
 """Axes of a tensor, each the product of named ones; () is an axis of length 1."""
 
 RECURRENT = ("RNN", "LSTM", "GRU")
+QUANTIZED = "DynamicQuantizeLSTM"
+"""An LSTM of onnxruntime (domain com.microsoft) whose weights have 8 bits."""
 MOVES = {
     "Cast", "Concat", "Expand", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 }  # fmt: skip
@@ -65,7 +67,7 @@ class Graph:
     Attributes
     ----------
     recurrent : list of onnx.NodeProto
-        The RNN, LSTM and GRU nodes, each after those that it reads.
+        The RNN, LSTM, GRU and DynamicQuantizeLSTM nodes, each after those that it reads.
 
     Raises
     ------
@@ -85,7 +87,7 @@ class Graph:
                     "later node makes"
                 )
             made.update(node.output)
-        self.recurrent = [n for n in model.graph.node if n.op_type in RECURRENT and n.domain in ("", "ai.onnx")]
+        self.recurrent = [n for n in model.graph.node if is_recurrent(n)]
 
     def constant(self, name: str) -> Array | None:
         """The value of a tensor that is the same in every run: an initializer, a Constant, or moved from such; or None.
@@ -242,6 +244,12 @@ class Graph:
         if node.op_type == "Reshape" and not options.get("allowzero"):
             return _reshape(axes, numbers, sizes)
         return None
+
+
+def is_recurrent(node: NodeProto) -> bool:
+    """Whether a node is one that elman has a layer for."""
+    standard = node.op_type in RECURRENT and node.domain in ("", "ai.onnx")
+    return standard or (node.op_type == QUANTIZED and node.domain == "com.microsoft")
 
 
 def attributes(node: NodeProto) -> dict[str, Any]:

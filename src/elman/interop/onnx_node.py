@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layers import GRU, LSTM
-from .onnx_graph import Graph, Origin, attributes, label
+from .onnx_graph import QUANTIZED, Graph, Origin, attributes, label
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -74,7 +74,7 @@ def read(graph: Graph, node: NodeProto) -> Reading:
     graph : Graph
         Where it stands.
     node : onnx.NodeProto
-        RNN, LSTM or GRU.
+        RNN, LSTM, GRU or DynamicQuantizeLSTM, whose weights are then what their 8 bits stand for, exactly.
 
     Raises
     ------
@@ -83,16 +83,20 @@ def read(graph: Graph, node: NodeProto) -> Reading:
     ShapeError, DTypeError
         If a weight does not have the shape or type that the operator asks for.
     """
-    name, kind, given = f"{node.op_type} {label(node)!r}", node.op_type, attributes(node)
+    name, given, quantized = f"{node.op_type} {label(node)!r}", attributes(node), node.op_type == QUANTIZED
+    kind = "LSTM" if quantized else node.op_type
     _refuse_attributes(name, kind, given)
-    names = [*node.input, *[""] * (8 - len(node.input))]
+    names = [*node.input, *[""] * (12 - len(node.input))]
     P = names[7] if kind == "LSTM" else ""
     if P and not graph.zero(P):
         raise ArgumentError(
             f"{name}: P={P!r}, peephole weights, cannot be expressed: elman's gates do not read the cell's content; "
             "train the model without peepholes"
         )
-    W, R = (_weight(graph, name, "WR"[i - 1], names[i]) for i in (1, 2))
+    if quantized:
+        W, R = (_dequantized(graph, name, "WR"[i - 1], names[i], *names[6 + 2 * i : 8 + 2 * i]) for i in (1, 2))
+    else:
+        W, R = (_weight(graph, name, "WR"[i - 1], names[i]) for i in (1, 2))
     direction, H = given.get("direction", "forward"), R.shape[-1]
     n, G = 2 if direction == "bidirectional" else 1, len(GATES[kind]) * H
     expect: dict[str, tuple[Array, tuple[int, ...]]] = {"W": (W, (n, G, W.shape[-1])), "R": (R, (n, G, H))}
@@ -213,6 +217,32 @@ def _weight(graph: Graph, name: str, what: str, tensor: str) -> Array:
     if value.ndim < 2:
         raise ShapeError(f"{name}: {what}={tensor!r} must have the axis of directions first, got shape {value.shape}")
     return value if value.dtype == np.float64 else value.astype(np.float32)
+
+
+def _dequantized(graph: Graph, name: str, what: str, tensor: str, scale: str, zero: str) -> Array:
+    """A weight (directions, G, .) out of one of 8 bits (directions, ., G): ``(w - zero) * scale``, exact in float64.
+
+    Scale and zero point are one number a direction, or one for each of its G columns.
+    https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.DynamicQuantizeLSTM
+    """
+    parts = {what: tensor, f"{what}_scale": scale, f"{what}_zero_point": zero}
+    values = {part: graph.constant(source) if source else None for part, source in parts.items()}
+    for part, value in values.items():
+        if value is None:
+            raise ArgumentError(f"{name}: {part}={parts[part]!r} must be constant: an initializer or a Constant node")
+        if (value.dtype.kind == "f") != part.endswith("scale") or (value.dtype.kind != "f" and value.itemsize != 1):
+            wanted = "floating-point numbers" if part.endswith("scale") else "int8 or uint8"
+            raise DTypeError(f"{name}: {part}={parts[part]!r} must hold {wanted}, got {value.dtype}")
+    w, factor, offset = (np.asarray(value, np.float64) for value in values.values())
+    if w.ndim != 3:
+        raise ShapeError(f"{name}: {what}={tensor!r} must have shape (directions, inputs, 4 H), got {w.shape}")
+    for part, array in ((f"{what}_scale", factor), (f"{what}_zero_point", offset)):
+        if array.shape not in (w.shape[:1], w[:, 0].shape):
+            raise ShapeError(
+                f"{name}: {part}={parts[part]!r} must have shape {w.shape[:1]} or {w[:, 0].shape}, got {array.shape}"
+            )
+    columns = [a.reshape(len(w), 1, -1) for a in (offset, factor)]
+    return np.ascontiguousarray(((w - columns[0]) * columns[1]).swapaxes(1, 2))
 
 
 def _lengths(graph: Graph, tensor: str) -> Array | str | None:

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, MissingExtraError, StateDictError
 from ..files import replacing
-from ..layers import Network
+from ..layers import MLP, Network, Readout
 from ..layers.parameters import Parameterised
+from ..layers.recurrent import Recurrent
+from .metadata import KEY, StatedWeights, kinds
+from .state_dict import model_from_weights
 
 Array = NDArray[Any]
 Model = TypeVar("Model", bound=Parameterised)
-KEY = "elman"
+UNSTATED = ("batch_first", "dropout", "recurrent_dropout", "nonlinearity", "reset_after", "zoneout", "at")
+"""Options that a file may leave open."""
 READABLE = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL")
 """Types of the format that NumPy holds exactly, bfloat16 as float32."""
 
@@ -56,13 +60,13 @@ def save_safetensors(
             raise DTypeError(f"metadata must map text to text, got {name!r}: {value!r}; numbers go in with str()")
         if name.startswith(KEY):
             raise ArgumentError(f"metadata must not have keys that start with {KEY!r}, got {name!r}")
-    own = {KEY + ":" + prefix: kind for prefix, kind in _kinds(model).items()}
+    own = {KEY + ":" + prefix: kind for prefix, kind in kinds(model).items()}
     with replacing(path) as temporary:
         save_file(model.state_dict(), temporary, metadata=given | own)
 
 
 @overload
-def load_safetensors(path: str | os.PathLike[str], model: None = None, *, prefix: str = "") -> dict[str, Array]: ...
+def load_safetensors(path: str | os.PathLike[str], model: None = None, *, prefix: str = "") -> StatedWeights: ...
 
 
 @overload
@@ -71,7 +75,7 @@ def load_safetensors(path: str | os.PathLike[str], model: Model, *, prefix: str 
 
 def load_safetensors(
     path: str | os.PathLike[str], model: Parameterised | None = None, *, prefix: str = ""
-) -> dict[str, Array] | Parameterised:
+) -> StatedWeights | Parameterised:
     """Read weights, into a model if one is given.
 
     Parameters
@@ -86,7 +90,9 @@ def load_safetensors(
     Returns
     -------
     dict of str to ndarray, or model
-        The weights by name, bfloat16 as float32 (exact); or the model that was given.
+        The weights by name, bfloat16 as float32 (exact), with an attribute ``stated``: what a file of elman says
+        beside them, such as ``{"": "GRU(reset_after=False)"}``, which :func:`elman.interop.from_torch` obeys. Or the
+        model that was given.
 
     Raises
     ------
@@ -102,6 +108,63 @@ def load_safetensors(
     OSError
         If the file cannot be read.
     """
+    weights = _load(path, prefix)
+    if model is None:
+        return weights
+    for part, kind in kinds(model).items():
+        written = weights.stated.get(part, kind)
+        if written != kind:
+            raise StateDictError(
+                f"{os.fspath(path)} holds the weights of {written}, which compute other things in {kind}; make the "
+                "model the same, or let from_safetensors(path) make it"
+            )
+    for name, value in weights.items():
+        if value.dtype == np.float64 and model.dtype != np.float64:
+            raise DTypeError(f'{name} is float64, which a float32 model would round; make it with dtype="float64"')
+    model.load_state_dict(weights)
+    return model
+
+
+def from_safetensors(
+    path: str | os.PathLike[str], *, prefix: str = "", dtype: DTypeLike | None = None, **options: Any
+) -> Recurrent | Readout | MLP | Network:
+    """Build the layer, readout or network whose weights a file holds.
+
+    Parameters
+    ----------
+    path : path-like
+        A file of :func:`save_safetensors`, which also states class and options; or one of others with PyTorch's names,
+        whose names and shapes tell the cell and the sizes.
+    prefix : str, default ""
+        Which part of the file, such as ``"layer."``.
+    dtype : {None, "float64", "float32"}
+        None for that of the weights; a narrower one rounds.
+    **options
+        What the file does not state: ``batch_first``, ``dropout``, ``recurrent_dropout``; for files of others also
+        ``nonlinearity`` (needed for an Elman network), ``reset_after``, ``zoneout``, ``at``.
+
+    Returns
+    -------
+    RNN, LSTM, GRU, MGU, Readout, MLP or Network
+        New.
+
+    Raises
+    ------
+    MissingExtraError, OSError
+        As for :func:`load_safetensors`.
+    ArgumentError
+        If an option contradicts what the file states, or is missing; if a weight is not finite.
+    StateDictError, ShapeError, DTypeError
+        If the file is damaged, or no model has weights of these names, shapes and types.
+    """
+    weights = _load(path, prefix)
+    if unknown := sorted(set(options) - set(UNSTATED)):
+        raise ArgumentError(f"{', '.join(unknown)} must not be given: options are {', '.join(UNSTATED)}")
+    return model_from_weights(weights, dtype, options, weights.stated)
+
+
+def _load(path: str | os.PathLike[str], prefix: str) -> StatedWeights:
+    """The weights at a prefix, and what is stated about them."""
     package = _import("load_safetensors")
     try:
         with package.safe_open(path, framework="np") as file:
@@ -113,20 +176,9 @@ def load_safetensors(
             weights = {name.removeprefix(prefix): v for name, v in _read(package, path, file, names).items()}
     except package.SafetensorError as error:
         raise StateDictError(f"{os.fspath(path)} is not a safetensors file, or is damaged: {error}") from error
-    if model is None:
-        return weights
-    for part, kind in _kinds(model).items():
-        written = words.get(f"{KEY}:{prefix}{part}", kind)
-        if written != kind:
-            raise StateDictError(
-                f"{os.fspath(path)} holds the weights of {written}, which compute other things in {kind}; make the "
-                "model the same"
-            )
-    for name, value in weights.items():
-        if value.dtype == np.float64 and model.dtype != np.float64:
-            raise DTypeError(f'{name} is float64, which a float32 model would round; make it with dtype="float64"')
-    model.load_state_dict(weights)
-    return model
+    start = f"{KEY}:{prefix}"
+    stated = {name.removeprefix(start): kind for name, kind in words.items() if name.startswith(start)}
+    return StatedWeights(weights, stated)
 
 
 def _import(purpose: str) -> Any:
@@ -136,22 +188,6 @@ def _import(purpose: str) -> Any:
     except ImportError as error:
         raise MissingExtraError("safetensors", "io", purpose) from error
     return safetensors
-
-
-def _kinds(model: Parameterised) -> dict[str, str]:
-    """What names and shapes of weights do not tell, by the prefix of the part."""
-    if isinstance(model, Network):
-        return {"": f"Network(at={model.at!r})", "layer.": _kind(model.layer), "readout.": _kind(model.readout)}
-    if not isinstance(model, Parameterised):
-        raise DTypeError(f"model must be a layer, a readout or a network of elman, got {type(model).__name__}")
-    return {"": _kind(model)}
-
-
-def _kind(model: Parameterised) -> str:
-    """Class and the options that decide what the weights mean."""
-    names = ["nonlinearity", "reset_after"] + ["zoneout"] * any(getattr(model, "zoneout", ()))
-    options = [f"{name}={getattr(model, name)!r}" for name in names if hasattr(model, name)]
-    return f"{type(model).__name__}({', '.join(options)})"
 
 
 def _read(package: Any, path: str | os.PathLike[str], file: Any, names: list[str]) -> dict[str, Array]:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..errors import StateDictError
 from ..layers import RNN, Network, Readout
+from ..layers.parameters import rounded
 
 Array = NDArray[Any]
 LAYER = ("W_xh", "W_hh", "b_h")
@@ -73,7 +74,7 @@ def from_textbook(
     nonlinearity : {"tanh", "relu", "sigmoid", "identity"}
         The function :math:`\phi`.
     dtype : {"float64", "float32"}
-        Type of the layer.
+        Type of the layer. A narrower one than that of the weights rounds.
 
     Returns
     -------
@@ -99,16 +100,10 @@ def from_textbook(
             raise StateDictError(f"{name} must have two axes, got shape {w[name].shape}")
     d, h = w["W_xh"].shape
     layer = RNN(d, h, nonlinearity=nonlinearity, dtype=dtype)
-    layer.load_state_dict(
-        {
-            "weight_ih_l0": w["W_xh"].T,
-            "weight_hh_l0": w["W_hh"].T,
-            "bias_ih_l0": w["b_h"],
-            "bias_hh_l0": np.zeros(h),
-        }
-    )
+    own = {"weight_ih_l0": w["W_xh"].T, "weight_hh_l0": w["W_hh"].T, "bias_ih_l0": w["b_h"], "bias_hh_l0": np.zeros(h)}
+    layer.load_state_dict(rounded(own, layer.dtype))
     if wanted is LAYER:
         return layer
     readout = Readout(h, w["W_hq"].shape[1], dtype=dtype)
-    readout.load_state_dict({"weight": w["W_hq"].T, "bias": w["b_q"]})
+    readout.load_state_dict(rounded({"weight": w["W_hq"].T, "bias": w["b_q"]}, layer.dtype))
     return Network(layer, readout)

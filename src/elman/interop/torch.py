@@ -6,7 +6,6 @@ objects are made or its files read: arrays under PyTorch's names convert without
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -14,20 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import ArgumentError, DTypeError, MissingExtraError, ShapeError, StateDictError
+from ..errors import ArgumentError, DTypeError, MissingExtraError, StateDictError
 from ..layers import GRU, LSTM, RNN, Network, Readout
 from ..layers.dense import Dense
 from ..layers.recurrent import Recurrent
+from .metadata import stated_under
+from .state_dict import CELLS, layer_from_weights
 
 Array = NDArray[Any]
-NAME = re.compile(r"(?:weight_(?:ih|hh|hr)|bias_(?:ih|hh))_l(\d+)(_reverse)?")
-CELLS: dict[int, Any] = {1: RNN, 3: GRU, 4: LSTM}
-"""Blocks of H rows in ``weight_ih``, and the layer that has them."""
-
 MODULES = {
     "RNN": ("nonlinearity", "batch_first", "dropout"),
     "LSTM": ("batch_first", "dropout"),
     "GRU": ("batch_first", "dropout"),
+    "RNNCell": ("nonlinearity",),
+    "LSTMCell": (),
+    "GRUCell": (),
     "Linear": (),
 }
 """Modules of torch.nn, and those of their options that the weights do not tell."""
@@ -44,8 +44,11 @@ def from_torch(
     Parameters
     ----------
     source : torch.nn.Module or mapping of str to tensor or ndarray
-        ``nn.RNN``, ``nn.LSTM``, ``nn.GRU``, ``nn.Linear``, or a model that holds one at ``prefix``; or a state dict,
-        whose names and shapes tell cell, sizes, layers, directions, projection and bias.
+        ``nn.RNN``, ``nn.LSTM``, ``nn.GRU``, ``nn.Linear``, one of ``nn.RNNCell``, ``nn.LSTMCell``, ``nn.GRUCell``,
+        which becomes a layer that takes whole sequences, or a model that holds one of them at ``prefix``; or a state
+        dict, whose names and shapes tell cell, sizes, layers, directions, projection and bias, and where it comes from
+        elman also learned initial states (``h0_l0``, ...). What a file of elman states, as far as it is still with the
+        weights (:func:`elman.interop.load_safetensors`), is obeyed.
     prefix : str, default ""
         Which part of a model, such as ``"encoder.rnn."``. Every weight below it is used exactly once.
     dtype : {None, "float64", "float32"}
@@ -64,7 +67,8 @@ def from_torch(
     StateDictError
         If weights are missing or unknown, or no recurrent layer or linear map has such weights.
     ArgumentError
-        If an option is missing, or is one that the source tells; if a weight is not finite.
+        If an option is missing, or is one that the source tells, or contradicts what it states; if a weight is not
+        finite.
     DTypeError, ShapeError
         For other modules and types, tensors without plain values, and shapes that do not fit each other.
 
@@ -93,11 +97,9 @@ def from_torch(
             f"from_torch takes a torch.nn.Module or a state dict, a mapping of names to arrays; got "
             f"{type(source).__name__}"
         )
-    names = present(source, prefix)
-    weights = {name.removeprefix(prefix): _array(source[name], name) for name in names}
-    layer = _make(weights, names, dtype, options)
-    layer.load_state_dict(weights)
-    return layer
+    labels = {name.removeprefix(prefix): name for name in present(source, prefix)}
+    weights = {short: values(source[name], name) for short, name in labels.items()}
+    return layer_from_weights(weights, labels, dtype, options, stated_under(source, prefix).get(""))
 
 
 def to_torch(model: Recurrent | Dense | Network) -> Any:
@@ -195,77 +197,6 @@ def values(value: Any, name: str) -> Array:
             value = value.float()
         return np.asarray(value.numpy(force=True))
     return np.asarray(value)
-
-
-def _array(value: Any, name: str) -> Array:
-    """:func:`values` of a weight, which must be a floating-point number."""
-    array = values(value, name)
-    if array.dtype.kind != "f":
-        raise DTypeError(f"{name} must hold real floating-point numbers, got dtype {array.dtype}; convert it")
-    return array
-
-
-def _make(weights: dict[str, Array], names: list[str], dtype: DTypeLike | None, options: dict[str, Any]) -> Any:
-    """A layer for weights of these names and shapes, its own weights not drawn."""
-    kind: DTypeLike = np.result_type(np.float32, *weights.values()) if dtype is None else dtype
-    if "weight" in weights and set(weights) <= {"weight", "bias"}:
-        Q, K = _matrix(weights, "weight")
-        _refuse_options(options, "a linear map")
-        return Readout(K, Q, bias="bias" in weights, dtype=kind, weight_init="zeros")
-    parts = _recurrent(weights, names)
-    projected = "weight_hr_l0" in weights
-    (rows, D), (_, P) = _matrix(weights, "weight_ih_l0"), _matrix(weights, "weight_hh_l0")
-    H = _matrix(weights, "weight_hr_l0")[1] if projected else P
-    cell = CELLS.get(rows // H) if H and rows % H == 0 else None
-    if cell is None or (projected and cell is not LSTM):
-        raise ShapeError(
-            f"weight_ih_l0 must have H (RNN), 3 H (GRU) or 4 H (LSTM, the only one with weight_hr) rows for H = {H}, "
-            f"got {rows}"
-        )
-    if cell is RNN and "nonlinearity" not in options:
-        raise ArgumentError('nonlinearity must be given, since weights do not tell it: "tanh" is PyTorch\'s default')
-    if cell is not RNN:
-        _refuse_options({k: v for k, v in options.items() if k == "nonlinearity"}, f"one {cell.__name__}")
-    if projected:
-        options = options | {"proj_size": P}
-    return cell(
-        D, H, 1 + max(int(part[1]) for part in parts), bias=any(name.startswith("bias") for name in weights),
-        bidirectional=any(part[2] for part in parts), dtype=kind, weight_ih_init="zeros", weight_hh_init="zeros",
-        **options,
-    )  # fmt: skip
-
-
-def _refuse_options(options: dict[str, Any], kind: str) -> None:
-    """Refuse options that this kind of layer does not have."""
-    if options:
-        raise ArgumentError(f"{', '.join(options)} must not be given: by their shapes these are the weights of {kind}")
-
-
-def _recurrent(weights: dict[str, Array], names: list[str]) -> list[re.Match[str]]:
-    """The names taken apart, if they are a recurrent layer's, with every layer there."""
-    parts = {name: NAME.fullmatch(name) for name in weights}
-    known = [part for part in parts.values() if part]
-    unknown = [name for name, part in zip(names, parts.values(), strict=True) if part is None]
-    layers = {0, *(int(part[1]) for part in known)}
-    first = [f"weight_{kind}_l{k}" for k in range(len(layers)) for kind in ("ih", "hh")]
-    missing = [name for name in first if name not in weights]
-    if missing or unknown:
-        starts = sorted({re.sub(r"[^.]*$", "", name) for name in unknown if NAME.search(name)})
-        raise StateDictError(
-            "a recurrent layer's weights are weight_ih_l0, weight_hh_l0, ..., a linear map's weight and bias"
-            + (f"; missing {', '.join(missing)}" if missing else "")
-            + (f"; unknown {', '.join(unknown)}" if unknown else "")
-            + (f". Of a model choose a part by its prefix: {', '.join(map(repr, starts))}" if starts else "")
-        )
-    return known
-
-
-def _matrix(weights: dict[str, Array], name: str) -> tuple[int, int]:
-    """Shape of a weight of two axes."""
-    if weights[name].ndim != 2:
-        raise ShapeError(f"{name} must have two axes, got shape {weights[name].shape}")
-    rows, columns = weights[name].shape
-    return rows, columns
 
 
 def _refuse_foreign(layer: Any) -> None:

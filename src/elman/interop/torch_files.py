@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,9 @@ from .torch import Array, import_torch, present, values
 
 SAFE_TORCH = (2, 10)
 """``weights_only`` can be made to run code in torch up to 2.5.1 (CVE-2025-32434) and up to 2.9.1 (CVE-2026-24747)."""
+
+MOST = 20
+"""Entries that an error lists."""
 
 
 def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None = None) -> dict[str, Array]:
@@ -48,22 +53,38 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
             '(CVE-2025-32434, CVE-2026-24747). pip install "torch>=2.10", or save the weights as safetensors'
         )
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a TorchScript archive, which is refused below
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
     except Exception as error:  # what a damaged file raises depends on where it is damaged
+        if "TorchScript" in str(error):
+            raise StateDictError(
+                f"{os.fspath(path)} is a program of TorchScript, which would run when it is loaded. Where you trust "
+                "it, save its weights: torch.save(torch.jit.load(path).state_dict(), other)"
+            ) from error
         raise StateDictError(
             f"{os.fspath(path)} must hold tensors and plain values only, as torch.save(model.state_dict(), path) "
-            "writes; it holds other objects, whose loading could run code, or is damaged. Nothing of it was run"
+            f"writes; it holds other objects{_named(error)}, whose loading could run code, or is damaged. Nothing of "
+            "it was run"
         ) from error
     weights = content if key is None else _entry(content, key, path)
-    if not isinstance(weights, Mapping) or not all(isinstance(v, torch.Tensor) for v in weights.values()):
+    names = present(weights, prefix) if isinstance(weights, Mapping) and weights else []
+    if not names or not all(isinstance(weights[name], torch.Tensor) for name in names):
+        inside = [k for k, v in weights.items() if isinstance(v, Mapping)] if isinstance(weights, Mapping) else []
         raise StateDictError(
             f"{os.fspath(path)} must hold weights by name{'' if key is None else f' under {key!r}'}, got "
-            f'{_describe(weights)}; where one of its entries holds them, give its name, such as key="state_dict"'
+            f"{_describe(weights)}; where one of its entries holds them, give its name as key (--key), "
+            f"such as {str(inside[0]) if inside else 'state_dict'!r}"
         )
-    names = present(weights, prefix)
     return {name.removeprefix(prefix): values(weights[name], name) for name in names}
+
+
+def _named(error: Exception) -> str:
+    """The first object that torch would not load, where its error says so."""
+    found = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return f", first {found[1]}" if found else ""
 
 
 def _entry(content: Any, key: str, path: str | os.PathLike[str]) -> Any:
@@ -77,4 +98,5 @@ def _describe(content: Any) -> str:
     """What a file holds, in a few words."""
     if not isinstance(content, Mapping):
         return type(content).__name__
-    return "the entries " + (", ".join(f"{k!r} ({type(v).__name__})" for k, v in content.items()) or "(none)")
+    shown = [f"{k!r} ({type(v).__name__})" for k, v in content.items()]
+    return "the entries " + (", ".join(shown[:MOST] + ["..."] * (len(shown) > MOST)) or "(none)")

@@ -75,6 +75,13 @@ def columns_of(order: NDArray[np.intp], H: int, Hp: int, first: int, stride: int
     return Blocks(first + np.arange(n) * Hp, np.full(n, rows), stride, H, order * (H * rows), rows, 0)
 
 
+class Packed(NamedTuple):
+    """A weight matrix in panels, and the padded bias."""
+
+    P: Array
+    bias: Array
+
+
 class Affine:
     """``y = W a + b`` on rows, with W (Q, K) in PyTorch's layout.
 
@@ -94,17 +101,24 @@ class Affine:
         self.panels = panels_of(ALONE, Q, K, dtype.itemsize)
         self.columns = columns_of(ALONE, Q, self.Qp, self.stride, self.stride, K)
 
-    def forward(self, W: Array, b: Array | None, a: Rows, name: str, buffers: Buffers) -> Rows:
-        """``a @ W^T + b`` as padded rows called ``name``."""
-        bias = scratch().take("affine_bias", self.Qp, self.dtype)
+    def pack(self, W: Array, b: Array | None, buffers: Buffers) -> Packed:
+        """W and b as the product reads them."""
+        bias = buffers.take("affine_bias", self.Qp, self.dtype)
         bias[:] = 0
         if b is not None:
             bias[: self.Q] = b
-        P = scratch().take("affine", self.Qp * self.K, self.dtype)
+        P = buffers.take("affine", self.Qp * self.K, self.dtype)
         self.panels.transpose(W.reshape(-1), P)
-        return self._product(
-            a, P, self.K, self.vectors, bias, Rows(buffers.take(name, a.n * self.stride, self.dtype), self.stride, a.n)
-        )
+        return Packed(P, bias)
+
+    def apply(self, packed: Packed, a: Rows, name: str, buffers: Buffers) -> Rows:
+        """``a @ W^T + b`` as padded rows called ``name``."""
+        to = Rows(buffers.take(name, a.n * self.stride, self.dtype), self.stride, a.n)
+        return self._product(a, packed.P, self.K, self.vectors, packed.bias, to)
+
+    def forward(self, W: Array, b: Array | None, a: Rows, name: str, buffers: Buffers) -> Rows:
+        """:meth:`apply` with weights that are packed for this once."""
+        return self.apply(self.pack(W, b, scratch()), a, name, buffers)
 
     def place(self, d: Array, name: str, buffers: Buffers) -> Rows:
         """Gradients (n, Q) as padded rows called ``name``."""

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, ShapeError
-from ..validation import checked_lengths, finite, floating, is_list, matching, plain, sequence_list, sequences, truths
+from ..lists import is_list
+from ..validation import checked_lengths, finite, floating, matching, plain, sequence_list, sequences, truths
 from .affine import Rows
 from .schedule import Schedule, segmented
 
@@ -21,7 +22,8 @@ class Batch:
     Parameters
     ----------
     x : array_like or list of array_like
-        (T, B, D); (B, T, D) with ``batch_first``; (T, D) for one sequence; or a list of (T_i, D).
+        (T, B, D); (B, T, D) with ``batch_first``; (T, D) for one sequence; or a list of (T_i, D): see
+        :func:`elman.lists.is_list`.
     lengths : array_like of int, shape (B,), optional
         Valid steps of each sequence.
     reset : array_like of bool, optional
@@ -93,6 +95,8 @@ class Batch:
             for b, row in enumerate(reset):
                 mask[: lengths[b], b] = truths(row)
             return mask
+        if is_list(reset):
+            raise ShapeError("reset must be one array, as x is, got a list of arrays")
         given = truths(reset)
         shape = (self.T,) if self.single else (self.B, self.T) if self.batch_first else (self.T, self.B)
         if given.shape != shape:
@@ -133,6 +137,8 @@ class Batch:
             return out
         shape = (self.T, self.B) if not self.batch_first else (self.B, self.T)
         wanted = ((self.T,) if self.single else shape) + (width,)
+        if is_list(y) and not self.single:
+            raise ShapeError(f"{name} must be one array of shape {wanted}, as trace.output is, got a list of arrays")
         given = plain(y, name)
         if given.shape != wanted:
             raise ShapeError(f"{name} must have shape that of trace.output = {wanted}, got {given.shape}")

@@ -4,6 +4,7 @@ out of.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..kernels.activations import NONLINEARITIES, activate_rows, scale_rows
-from ..validation import choice, matching, plain, real_array, real_dtype, size
-from .affine import Affine, Rows
+from ..validation import all_finite, choice, matching, plain, real_array, real_dtype, size
+from .affine import Affine, Packed, Rows
 from .buffers import Buffers, Fresh, scratch
 from .initializers import Initializer, by_name
+from .kept import Kept, Version
 from .parameters import Parameterised, Parameters
 
 Array = NDArray[Any]
@@ -41,6 +43,7 @@ class DenseTrace:
     hidden: Array | None
     rows: tuple[Rows, ...]
     layout: tuple[Any, ...]
+    version: Version
     hn: None = None
 
 
@@ -78,14 +81,37 @@ class Dense(Parameterised):
     time_axis = None
     input_size: int
     output_size: int
+    _maps: tuple[tuple[Affine, str, str, str], ...]
+    """Each linear map with the names of its weight, its bias and its rows."""
+    _kept: Kept[list[Packed]]
 
     @abstractmethod
-    def rows_forward(self, a: Rows, buffers: Buffers) -> tuple[Rows, ...]:
-        """All rows from the input on; the last are the output."""
+    def rows_forward(self, a: Rows, buffers: Buffers, packed: list[Packed] | None = None) -> tuple[Rows, ...]:
+        """All rows from the input on; the last are the output. ``packed`` is what :meth:`packed` gave, if anything."""
 
     @abstractmethod
     def rows_backward(self, rows: tuple[Rows, ...], d: Array, theta: Array, buffers: Buffers) -> Rows:
         """Write the parameters' gradient to ``theta``; return that of the input. ``d`` is (n, Q)."""
+
+    def packed(self) -> list[Packed]:
+        """The weights of all maps, packed, kept for as long as they do not change.
+
+        Raises
+        ------
+        NonFiniteError
+            If a parameter is not finite.
+        """
+        return self._kept.get(self.theta, self._pack)
+
+    def _pack(self) -> list[Packed]:
+        self.parameters.check_finite()
+        return [affine.pack(self.params[W], self.params.get(b), FRESH) for affine, W, b, _ in self._maps]
+
+    def _map(self, i: int, a: Rows, buffers: Buffers, packed: list[Packed] | None) -> Rows:
+        """Rows through the i-th map."""
+        affine, W, b, name = self._maps[i]
+        weights = affine.pack(self.params[W], self.params.get(b), scratch()) if packed is None else packed[i]
+        return affine.apply(weights, a, name, buffers)
 
     def __call__(self, x: ArrayLike) -> Array:
         """Apply the layer to the last axis.
@@ -102,11 +128,22 @@ class Dense(Parameterised):
         ------
         ShapeError, DTypeError, ArgumentError
             If x does not fit.
+        NonFiniteError
+            If a parameter is not finite.
         """
-        return self.trace(x).output
+        a, lead = self._rows(x)
+        return self._output(self.rows_forward(a, FRESH, self.packed())[-1], lead)
 
     def trace(self, x: ArrayLike, state: None = None, *, buffers: Buffers = FRESH) -> DenseTrace:
         """Apply the layer and keep what :meth:`backward` needs; arguments and errors as for calling it."""
+        a, lead = self._rows(x)
+        version = self.parameters.version()
+        rows = self.rows_forward(a, buffers)
+        hidden = rows[1].view(self.hidden_size).reshape(*lead, self.hidden_size) if len(rows) > 2 else None
+        return DenseTrace(self._output(rows[-1], lead), hidden, rows, self.layout, version)
+
+    def _rows(self, x: ArrayLike) -> tuple[Rows, tuple[int, ...]]:
+        """Checked input as rows, and its leading axes."""
         given = plain(x, "x")
         if given.ndim == 0 or given.shape[-1] != self.input_size:
             raise ShapeError(
@@ -114,29 +151,29 @@ class Dense(Parameterised):
             )
         a = real_array(given, "x", self.dtype)
         lead = a.shape[:-1]
-        n = int(np.prod(lead))
-        rows = self.rows_forward(Rows(a.reshape(-1), self.input_size, n), buffers)
-        output = np.ascontiguousarray(rows[-1].view(self.output_size)).reshape(*lead, self.output_size)
-        hidden = rows[1].view(self.hidden_size).reshape(*lead, self.hidden_size) if len(rows) > 2 else None
-        return DenseTrace(output, hidden, rows, self.layout)
+        return Rows(a.reshape(-1), self.input_size, math.prod(lead)), lead
+
+    def _output(self, rows: Rows, lead: tuple[int, ...]) -> Array:
+        return np.ascontiguousarray(rows.view(self.output_size)).reshape(*lead, self.output_size)
 
     hidden_size: int
 
     @property
     def layout(self) -> tuple[Any, ...]:
         """Kind, sizes and dtype: a trace can be read by what has the same."""
-        return type(self).__name__, self.input_size, self.hidden_size, self.output_size, self.dtype.name
+        return type(self).__name__, self.input_size, self.hidden_size, self.output_size, self.dtype
 
-    def check_trace(self, layout: tuple[Any, ...]) -> None:
-        """Refuse rows of a layer of other sizes: compiled code would read beyond its arrays.
+    def check_trace(self, layout: tuple[Any, ...], version: Version) -> None:
+        """Refuse rows of a layer of other sizes, beyond whose arrays compiled code would read, or of other weights.
 
         Raises
         ------
         ArgumentError
-            Naming both.
+            Naming both, or the parameter that differs.
         """
         if layout != self.layout:
             raise ArgumentError(f"trace must be of this layer, {self.layout}; it was made by {layout}")
+        self.parameters.check_version(version)
 
     def backward(self, trace: DenseTrace, d_output: ArrayLike, *, buffers: Buffers = FRESH) -> DenseGradients:
         """Gradients from ``d_output``, shaped as ``trace.output``; ``buffers`` as for :meth:`trace`.
@@ -144,16 +181,16 @@ class Dense(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If d_output does not fit, or the trace is of a layer of other sizes.
+            If d_output does not fit, or the trace is of other weights or of a layer of other sizes.
         NonFiniteError
             If a gradient overflows.
         """
-        self.check_trace(trace.layout)
+        self.check_trace(trace.layout, trace.version)
         d = matching(d_output, "d_output", trace.output.shape, "that of trace.output", self.dtype)
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         d_x = self.rows_backward(trace.rows, d.reshape(trace.rows[0].n, self.output_size), theta, buffers)
         x = np.ascontiguousarray(d_x.view(self.input_size)).reshape(*d.shape[:-1], self.input_size)
-        if not (np.isfinite(theta).all() and np.isfinite(x).all()):
+        if not (all_finite(theta) and all_finite(x)):
             raise NonFiniteError(
                 f"{type(self).__name__}: the gradient overflows in {self.dtype}; scale the loss or the input down",
                 what="gradient", layer=type(self).__name__,
@@ -196,14 +233,15 @@ class Readout(Dense):
         self.input_size = self.hidden_size = size(hidden_size, "hidden_size")
         self.output_size = size(output_size, "output_size")
         self._affine = Affine(self.input_size, self.output_size, real_dtype(dtype))
+        self._maps, self._kept = ((self._affine, "weight", "bias", "readout"),), Kept()
         shapes: dict[str, tuple[int, ...]] = {"weight": (self.output_size, self.input_size)}
         self.parameters = Parameters(shapes | ({"bias": (self.output_size,)} if bias else {}), real_dtype(dtype))
         weight = self.parameters["weight"]
         weight[...] = by_name(weight_init, "weight_init")(weight.shape, np.random.default_rng(rng))
 
-    def rows_forward(self, a: Rows, buffers: Buffers) -> tuple[Rows, ...]:
+    def rows_forward(self, a: Rows, buffers: Buffers, packed: list[Packed] | None = None) -> tuple[Rows, ...]:
         """Rows of input and output."""
-        return a, self._affine.forward(self.params["weight"], self.params.get("bias"), a, "readout", buffers)
+        return a, self._map(0, a, buffers, packed)
 
     def rows_backward(self, rows: tuple[Rows, ...], d: Array, theta: Array, buffers: Buffers) -> Rows:
         """Gradient of the input; see :class:`Dense`."""
@@ -258,7 +296,12 @@ class MLP(Dense):
         self._code = NONLINEARITIES.index(nonlinearity)
         kind = real_dtype(dtype)
         self._hidden = Affine(self.input_size, self.hidden_size, kind)
-        self._output = Affine(self.hidden_size, self.output_size, kind)
+        self._readout = Affine(self.hidden_size, self.output_size, kind)
+        self._maps = (
+            (self._hidden, "weight_ih", "bias_ih", "mlp_hidden"),
+            (self._readout, "weight_ho", "bias_ho", "mlp_output"),
+        )
+        self._kept = Kept()
         self.parameters = Parameters(
             {
                 "weight_ih": (self.hidden_size, self.input_size),
@@ -272,21 +315,20 @@ class MLP(Dense):
         for name in ("weight_ih", "weight_ho"):
             self.parameters[name][...] = by_name("glorot", name)(self.parameters[name].shape, rng)
 
-    def rows_forward(self, a: Rows, buffers: Buffers) -> tuple[Rows, ...]:
+    def rows_forward(self, a: Rows, buffers: Buffers, packed: list[Packed] | None = None) -> tuple[Rows, ...]:
         """Rows of input, hidden layer and output."""
-        p = self.params
-        h = self._hidden.forward(p["weight_ih"], p["bias_ih"], a, "mlp_hidden", buffers)
+        h = self._map(0, a, buffers, packed)
         if h.n:
             activate_rows(self._code, h.flat, h.stride, h.n, self._hidden.vectors)
-        return a, h, self._output.forward(p["weight_ho"], p["bias_ho"], h, "mlp_output", buffers)
+        return a, h, self._map(1, h, buffers, packed)
 
     def rows_backward(self, rows: tuple[Rows, ...], d: Array, theta: Array, buffers: Buffers) -> Rows:
         """Gradient of the input; see :class:`Dense`."""
         a, h, _ = rows
         p, views = self.params, self.parameters.view(theta)
-        delta = self._output.place(d, "d_mlp_output", buffers)
-        self._output.gradients(h, delta, views["weight_ho"], views["bias_ho"])
-        d_h = self._output.input_gradient(p["weight_ho"], delta, "d_mlp_hidden", buffers)
+        delta = self._readout.place(d, "d_mlp_output", buffers)
+        self._readout.gradients(h, delta, views["weight_ho"], views["bias_ho"])
+        d_h = self._readout.input_gradient(p["weight_ho"], delta, "d_mlp_hidden", buffers)
         if h.n:
             squares = scratch().take("mlp_squares", h.n, np.dtype(np.float64))
             scale_rows(self._code, h.flat, d_h.flat, h.stride, h.n, self._hidden.vectors, squares)

@@ -210,15 +210,10 @@ class Direction(Views):
             raise AssertionError(f"{self.label}: cell.forward returned step {t}, at which every state is finite")
         b, i = found[0]
         step, sample = schedule.caller_place(t, b0 + b)
-        broken = [name for name, p in params.items() if not np.isfinite(p).all()]
-        cause = (
-            f"{broken[0]} holds numbers that are not finite: load weights that are"
-            if broken
-            else "the weights or inputs are too large: scale weight_hh down, or clip gradients while training"
-        )
         return NonFiniteError(
             f"{self.label}: the state {self.cell.states[i]} must stay finite, but stopped being so at step {step} of "
-            f"sample {sample}; {cause}",
+            f"sample {sample}; the weights or inputs are too large: scale weight_hh down, or clip gradients while "
+            "training",
             what="state", layer=self.label, gate=self.cell.states[i], step=step, sample=sample,
         )  # fmt: skip
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
-from ..kernels.squares import row_squares
-from ..validation import choice, matching, size
+from ..validation import size
 from .affine import Rows
+from .chain import cut_paths, lever_names, log_norms, turn
 from .linearize import LayerLinearization
+from .one_way import OneWay
 from .parameters import Parameterised
 from .stack import Stack
 from .states import State, States
@@ -20,9 +21,6 @@ from .stepper import Stepper
 from .trace import Trace
 
 Array = NDArray[Any]
-
-GATE_BIASES = {"f": "forget_bias", "z": "update_bias"}
-"""What the biases of gates that keep or renew a state are called, by gate."""
 
 
 class Dynamics(Parameterised):
@@ -144,12 +142,22 @@ class Dynamics(Parameterised):
         if self.bidirectional:
             raise ArgumentError(
                 "a bidirectional layer cannot be linearized: its directions run against each other, so that there is "
-                "no one state which a step carries to the next. Take each direction as a layer of its own"
+                "no one state which a step carries to the next. layer.one_way() has each direction as a "
+                "system of its own, and elman.diagnose takes the layer as it is"
             )
+        return LayerLinearization(self.stack.directions, self.params, self.one_length(x, h0).records)
+
+    def one_length(self, x: Any, h0: State | None = None) -> Trace:
+        """A trace in which nothing is drawn, of sequences that must have one length."""
         trace = self.trace(x, h0, training=False)
         if trace.batch.lengths is not None and (trace.batch.lengths != trace.batch.T).any():
             raise ArgumentError("x must be sequences of one length to be linearized, got a list of several lengths")
-        return LayerLinearization(self.stack.directions, self.params, trace.records)
+        return trace
+
+    def one_way(self) -> dict[str, OneWay]:
+        """Every direction of every layer as a system of its own, by name: ``"l0"``, ``"l0_reverse"``, ``"l1"``, ..."""
+        views = (OneWay(self, i) for i in range(len(self.stack.directions)))  # type: ignore[arg-type]
+        return {view.name: view for view in views}
 
     def final_state(self, x: Any, h0: State | None = None) -> State:
         """The state after the last step, to go on from; nothing else is kept. Arguments as for calling the layer."""
@@ -163,38 +171,19 @@ class Dynamics(Parameterised):
         before it lack; ``"below"``, in a stack, lacks the connections between the layers too. Two neighbours differ by
         one path; the last entry is what states carry past all of them. Arguments and errors as for :meth:`linearize`.
         """
-        whole = self.linearize(x, h0)
-        out, params, directions = {"all": whole}, dict(self.params), self.stack.directions
-        for i, gate in enumerate(directions[0].cell.gates):
-            for d in directions:
-                params[d.weight_hh] = params[d.weight_hh].copy()
-                params[d.weight_hh][i * d.H : (i + 1) * d.H] = 0
-            out[gate] = LayerLinearization(directions, params, whole._records)
-        if len(directions) > 1:
-            params |= {d.weight_ih: np.zeros_like(params[d.weight_ih]) for d in directions[1:]}
-            out["below"] = LayerLinearization(directions, params, whole._records)
-        return out
+        return cut_paths(self.linearize(x, h0), self.stack.directions, self.params)
 
     @property
     def levers(self) -> tuple[str, ...]:
         """What :meth:`change` can change: ``"recurrent"``, and the bias of the gate that keeps or renews the state."""
-        gates = self.stack.directions[0].cell.gates
-        biases = [GATE_BIASES[gate] for gate in gates if gate in GATE_BIASES] or ["bias"]
-        return ("recurrent", *(biases if self.stack.directions[0].bias_ih in self.params else []))
+        return lever_names(self.stack.directions[0], self.params)
 
     def change(self, lever: str, amount: float) -> None:
         """Multiply W_hh of every layer by ``amount`` (``"recurrent"``), or add ``amount`` to a bias of each.
 
         In place, for a trial on a copy. ArgumentError for what is not among :attr:`levers`.
         """
-        choice(lever, "lever", self.levers)
-        for d in self.stack.directions:
-            if lever == "recurrent":
-                self.params[d.weight_hh][...] *= amount
-                continue
-            for i, gate in enumerate(d.cell.gates):
-                if GATE_BIASES.get(gate, "bias") == lever:
-                    self.params[d.bias_ih][i * d.H : (i + 1) * d.H] += amount
+        turn(self.stack.directions, self.params, lever, amount)
 
     def measure_gradient(self, x: Any, start: ArrayLike, h0: State | None = None) -> Array:
         """Measure the true gradient by lag, with the kernels that train.
@@ -217,14 +206,7 @@ class Dynamics(Parameterised):
         ShapeError, DTypeError, ArgumentError, NonFiniteError
             As for :meth:`linearize`.
         """
-        lin = self.linearize(x, h0)
-        B, T = lin.n_sequences, lin.n_steps
-        start = matching(start, "start", (B, lin.state_size), "(B, S)", self.dtype)
-        norms = np.empty((T + 1, B))
-        norms[0] = np.sqrt(row_squares(start))
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            lin.vjp(start, norms=norms[1:, :, None])
-            return np.log(norms)
+        return log_norms(self.linearize(x, h0), start)
 
     def loss_start(self, x: Any, y: ArrayLike | None = None, **options: Any) -> None:
         """A layer without a readout has no loss: None. See :meth:`elman.Network.loss_start`."""
@@ -248,9 +230,12 @@ class Dynamics(Parameterised):
         ------
         ArgumentError
             For a bidirectional layer, which needs the end of a sequence to begin.
+        NonFiniteError
+            If a parameter is not finite.
         """
         if self.bidirectional:
             raise ArgumentError("a bidirectional layer cannot stream: its backward direction begins at the last step")
+        self.parameters.check_finite()
         B = size(batch_size, "batch_size")
         state = None if h0 is None else self.states.inward(h0, "{}0", B, False)
         return Stepper(self.stack.directions, self.states, self.params, B, state)

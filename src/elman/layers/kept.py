@@ -1,4 +1,4 @@
-"""Packed weights kept between calls for as long as the weights do not change.
+"""What was made from parameters, for as long as those do not change.
 
 Parameters are ordinary arrays that anyone may edit at any time, so there is nothing that would tell of a change. The
 weights themselves are compared with what they were, bit by bit; that reads them once, where packing moves each of them.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 Made = TypeVar("Made")
@@ -17,25 +18,40 @@ CHUNK = 1 << 16
 """Numbers compared at a time: their copy stays in the second-level cache."""
 
 
-class _Snapshot(NamedTuple):
+class Version(NamedTuple):
+    """The bits of a vector at one time."""
+
     size: int
     chunks: list[bytes]
-    made: Any
 
+    @classmethod
+    def of(cls, theta: NDArray[Any]) -> Version:
+        """The present ones."""
+        return cls(theta.size, [theta[i : i + CHUNK].tobytes() for i in range(0, theta.size, CHUNK)])
 
-def _chunks(theta: NDArray[Any]) -> list[bytes]:
-    return [theta[i : i + CHUNK].tobytes() for i in range(0, theta.size, CHUNK)]
-
-
-def _unchanged(snapshot: _Snapshot, theta: NDArray[Any]) -> bool:
-    if theta.size != snapshot.size:
-        return False
-    start = 0
-    for chunk in snapshot.chunks:
-        if theta[start : start + CHUNK].tobytes() != chunk:
+    def same(self, theta: NDArray[Any]) -> bool:
+        """Whether the vector still, or again, has these bits."""
+        if theta.size != self.size:
             return False
-        start += CHUNK
-    return True
+        if len(self.chunks) == 1:  # a small layer, for which the loop would take longer than the comparison
+            return theta.tobytes() == self.chunks[0]
+        start = 0
+        for chunk in self.chunks:
+            if theta[start : start + CHUNK].tobytes() != chunk:
+                return False
+            start += CHUNK
+        return True
+
+    def first_change(self, theta: NDArray[Any]) -> int:
+        """Index of the first number of a vector of as many that has other bits."""
+        kind = np.dtype(f"u{theta.itemsize}")
+        before = np.frombuffer(b"".join(self.chunks), kind)
+        return int(np.flatnonzero(before != theta.view(kind))[0])
+
+
+class _Snapshot(NamedTuple):
+    version: Version
+    made: Any
 
 
 class Kept(Generic[Made]):
@@ -47,10 +63,10 @@ class Kept(Generic[Made]):
     def get(self, theta: NDArray[Any], make: Callable[[], Made]) -> Made:
         """What ``make`` made when it was last called, or, if ``theta`` has changed since, what it makes now."""
         snapshot = self._snapshot
-        if snapshot is None or not _unchanged(snapshot, theta):
-            chunks = _chunks(theta)
+        if snapshot is None or not snapshot.version.same(theta):
+            version = Version.of(theta)
             # one assignment, so that threads see an old pair or a new one
-            self._snapshot = snapshot = _Snapshot(theta.size, chunks, make())
+            self._snapshot = snapshot = _Snapshot(version, make())
         made: Made = snapshot.made
         return made
 

@@ -47,6 +47,21 @@ class LayerLinearization(Linearization):
         self._ends = np.cumsum([d.state_size for d in directions]).tolist()
         self.state_size, self.dtype = self._ends[-1], directions[0].dtype
 
+    def check_weights(self, params: Mapping[str, Array]) -> None:
+        """Refuse to be used beside other weights.
+
+        Raises
+        ------
+        ArgumentError
+            Naming the first parameter that differs.
+        """
+        for name, view in params.items():
+            if view.tobytes() != self._params[name].tobytes():
+                raise ArgumentError(
+                    f"lin must be of the weights as they are now, but {name} has been changed since it was made: call "
+                    "linearize() again"
+                )
+
     def _parts(self, v: Array) -> list[Array]:
         """State vectors (n * K, S) cut into those of each layer."""
         return np.split(v.reshape(-1, self.state_size), self._ends[:-1], axis=1)

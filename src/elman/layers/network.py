@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
-from ..validation import choice, matching
+from ..validation import all_finite, choice, matching
 from .affine import Rows
 from .buffers import Buffers, Fresh
 from .dense import Dense
+from .kept import Version
 from .linearize import LayerLinearization
-from .losses import Loss, get_loss
+from .loss_gradient import last_state_start, measured_loss
+from .losses import Loss
+from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
 from .states import State
@@ -44,6 +47,7 @@ class NetworkTrace:
     layer: Trace
     rows: tuple[Rows, ...]
     readout_layout: tuple[Any, ...]
+    readout_version: Version
     at: str
 
 
@@ -97,8 +101,8 @@ class Network(Parameterised):
         shapes = {prefix + name: shape for prefix, part in parts for name, shape in part.parameters.shapes.items()}
         self.parameters = Parameters(shapes, self.layer.dtype)
         at = 0
-        for _, part in parts:
-            part.parameters.move(self.parameters.theta[at : at + part.parameters.size], self.parameters)
+        for prefix, part in parts:
+            part.parameters.move(self.parameters.theta[at : at + part.parameters.size], self.parameters, prefix)
             at += part.parameters.size
 
     def state_dict(self) -> dict[str, Array]:
@@ -111,9 +115,19 @@ class Network(Parameterised):
         self._check_parts()
         super().load_state_dict(mapping)
 
+    def __copy__(self) -> Network:
+        """Another network with the same layer, readout and parameters: joined anew, they would leave this one."""
+        twin: Network = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("parameters", "_built")}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._join()
+        self._built = True
 
     def _check_parts(self) -> None:
         """A part that was built into another network since has its parameters there: never compute with stale ones."""
@@ -179,6 +193,7 @@ class Network(Parameterised):
     ) -> NetworkTrace:  # fmt: skip
         """Run the network and keep what :meth:`backward` needs; arguments and errors as for :meth:`RNN.trace`."""
         self._check_parts()
+        version = self.readout.parameters.version()
         trace = self.layer.trace(
             x, state, lengths=lengths, reset=reset, training=training, rng=rng, checkpoint=checkpoint,
             keep_output=self.at == "steps" or not spacing(checkpoint, 1), buffers=buffers,
@@ -187,11 +202,11 @@ class Network(Parameterised):
         rows = self.readout.rows_forward(self._hidden(trace), buffers)
         if self.at == "end":
             output = rows[-1].view(Q)[0] if batch.single else rows[-1].view(Q)
-            return NetworkTrace(output, trace.hn, trace, rows, self.readout.layout, self.at)
+            return NetworkTrace(output, trace.hn, trace, rows, self.readout.layout, version, self.at)
         output = rows[-1].view(Q).reshape(batch.T, batch.B, Q)
         if batch.lengths is not None:
             output[~batch.valid] = 0
-        return NetworkTrace(batch.outward(output), trace.hn, trace, rows, self.readout.layout, self.at)
+        return NetworkTrace(batch.outward(output), trace.hn, trace, rows, self.readout.layout, version, self.at)
 
     def _hidden(self, trace: Trace) -> Rows:
         """What the readout reads."""
@@ -209,7 +224,7 @@ class Network(Parameterised):
         Parameters
         ----------
         trace : NetworkTrace
-            From :meth:`trace`, with the parameters unchanged since.
+            From :meth:`trace`, with the parameters unchanged since: their bits are compared.
         d_output : array_like or list of array_like, shape of ``trace.output``
             ``dL/d output``; what it holds beyond a sequence's length is not read.
         d_hn : array_like, shape of ``trace.hn``, optional
@@ -236,7 +251,7 @@ class Network(Parameterised):
         if trace.at != self.at:
             raise ArgumentError(f"trace must be of a network that reads at={self.at!r}, got one of at={trace.at!r}")
         layer.check_trace(trace.layer)
-        self.readout.check_trace(trace.readout_layout)
+        self.readout.check_trace(trace.readout_layout, trace.readout_version)
         d = self._inward(trace, d_output)
         d_state = layer.final_gradient(trace.layer, d_hn)
         theta = buffers.take("theta", self.parameters.size, self.dtype)
@@ -246,7 +261,7 @@ class Network(Parameterised):
         if at_end:
             d_state = layer.spread_final(trace.layer, d_rows, d_state)
         grads = layer.backward_rows(trace.layer, None if at_end else d_rows, d_state, need_x, buffers, theta[:n])
-        if not np.isfinite(theta[n:]).all():
+        if not all_finite(theta[n:]):
             raise NonFiniteError(
                 f"the gradient of the readout's parameters overflows in {self.dtype}; scale the loss down",
                 what="gradient", layer="readout",
@@ -301,48 +316,26 @@ class Network(Parameterised):
         Raises
         ------
         ArgumentError
-            If there is no last step.
+            If there is no last step, or ``lin`` was made with other weights.
         """
         self._check_parts()
-        layer, batch, Q = self.layer, self.layer.batch(x), self.readout.output_size
-        if layer.bidirectional:
-            raise ArgumentError("a bidirectional layer has no last state that a loss at the last step starts from")
-        uneven = batch.lengths is not None and (batch.lengths != batch.T).any()
-        if uneven or batch.T == 0:
-            raise ArgumentError(
-                "sequences must have one length, of at least one step, to have a loss at the last one, got "
-                + (f"lengths {batch.lengths}" if uneven else "T = 0")
-            )
-        B, R, record = batch.B, layer.output_size, (lin or layer.linearize(x, h0))._records[-1]
-        last = np.ascontiguousarray(layer.stack.directions[-1].last_state(record)[:, 0, :R]).reshape(-1)
-        rows = self.readout.rows_forward(Rows(last, R, B), FRESH)
-        if y is None:
-            d = np.random.default_rng(rng).standard_normal((B, Q)).astype(self.dtype)
-        else:
-            loss = get_loss(loss)
-            target = self._last_targets(np.asarray(y), 1 + getattr(loss, "target_axes", 1), (batch.T, B), batch.single)
-            # a loss averages over the batch: B sequences see the gradient of their own loss
-            d = B * np.asarray(loss.value_and_gradient(rows[-1].view(Q).copy(), target)[1], self.dtype)
-        start = self.readout.rows_backward(rows, d, np.empty(self.readout.parameters.size, self.dtype), FRESH)
-        sizes = [d.state_size for d in layer.stack.directions]
-        out, first = np.zeros((B, sum(sizes)), self.dtype), sum(sizes[:-1])
-        out[:, first : first + R] = start.view(R)
-        return out
+        return last_state_start(self, x, y, loss, h0, rng, lin)
 
-    def _last_targets(self, y: Array, last_axes: int, every: tuple[int, int], single: bool) -> Array:
-        """Targets (B, ...) of the last step, from targets of that step, with ``last_axes`` axes, or of every step."""
-        T, B = every
-        if single:
-            y = y[None] if y.ndim < last_axes else y[:, None]
-        elif y.ndim > last_axes and self.layer.batch_first:
-            y = y.swapaxes(0, 1)
-        wanted = every if y.ndim > last_axes else (B,)
-        if y.ndim not in (last_axes, last_axes + 1) or y.shape[: len(wanted)] != wanted:
-            raise ShapeError(
-                f"y must have the leading axes {(T, B)} (every step, as x has them) or {(B,)} (the last step), "
-                f"got {y.shape}"
-            )
-        return y[-1] if y.ndim > last_axes else y
+    def one_way(self) -> dict[str, OneWay]:
+        """Every direction of every layer as a system of its own; see :meth:`RNN.one_way`."""
+        self._check_parts()
+        return {name: OneWay(self, i) for i, name in enumerate(self.layer.one_way())}
+
+    def measure_loss_gradient(
+        self, x: Any, y: ArrayLike | None = None, *, loss: str | Loss = "mse", h0: State | None = None, rng: Any = None
+    ) -> Array:
+        """Log norms (T + 1, B) by lag of the gradient of the loss with respect to ``h`` of all directions together.
+
+        Arguments as for :meth:`loss_start`; measured by :meth:`backward`, which refuses a gradient that overflows. With
+        ``at="steps"`` entry k belongs to the time ``T - k``; with ``at="end"``, where the loss reads the end of every
+        direction, to the state k steps of its own reading before that.
+        """
+        return measured_loss(self, x, y, loss, h0, rng)
 
     def __repr__(self) -> str:
         at = "" if self.at == "steps" else f", at={self.at!r}"

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import DTypeError, ShapeError, StateDictError
-from ..validation import finite
+from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
+from ..validation import all_finite, finite, plain
+from .fixed import Fixed
+from .kept import Version
 
 Array = NDArray[Any]
 
@@ -30,6 +32,7 @@ class Parameters(Mapping[str, Array]):
         self.shapes = dict(shapes)
         self._lay_out()
         self.owner: object = self
+        self.prefix = ""
         self._bind(np.zeros(self.size, dtype))
 
     def _lay_out(self) -> None:
@@ -41,24 +44,29 @@ class Parameters(Mapping[str, Array]):
     def _bind(self, theta: Array) -> None:
         self.theta = theta
         self._views = self.view(theta)
+        self._version: Version | None = None
 
     def view(self, vector: Array) -> dict[str, Array]:
         """Named views into another vector of the same layout, such as a gradient."""
         return {name: vector[place].reshape(shape) for name, place, shape in self._slices}
 
-    def move(self, theta: Array, owner: object) -> None:
-        """Continue in another vector, which takes over the present values: how a network joins its parts."""
+    def move(self, theta: Array, owner: object, prefix: str) -> None:
+        """Continue in another vector, which takes over the present values: how a network joins its parts.
+
+        ``prefix`` is what the names have in front there.
+        """
         theta[:] = self.theta
         self._bind(theta)
-        self.owner = owner
+        self.owner, self.prefix = owner, prefix
 
     def load(self, mapping: Mapping[str, ArrayLike]) -> None:
-        """Copy values in: every name exactly once, every shape exact; on any fault nothing is changed.
+        """Copy values in: every name exactly once, every shape and number exact; on any fault nothing is changed.
 
         Raises
         ------
         StateDictError, ShapeError, DTypeError, ArgumentError
-            For missing or unknown names, wrong shapes, values that are not real numbers or not finite.
+            For missing or unknown names, numbers that the dtype does not hold exactly, wrong shapes, values that are
+            not real numbers or not finite.
         """
         missing = [n for n in self.shapes if n not in mapping]
         unknown = [n for n in mapping if n not in self.shapes]
@@ -72,7 +80,7 @@ class Parameters(Mapping[str, Array]):
             )
         new = np.empty_like(self.theta)
         for name, view in self.view(new).items():
-            value = np.asarray(mapping[name])
+            value = plain(mapping[name], name)
             if value.dtype.kind != "f":
                 raise DTypeError(f"{name} must hold real floating-point numbers, got dtype {value.dtype}")
             if value.shape != view.shape:
@@ -83,7 +91,79 @@ class Parameters(Mapping[str, Array]):
             with np.errstate(over="ignore"):
                 view[...] = value
             finite(view, name)
+            self._exact(name, value, view)
         self.theta[:] = new
+
+    @staticmethod
+    def _exact(name: str, value: Array, view: Array) -> None:
+        """Refuse numbers that were rounded on their way in."""
+        if np.can_cast(value.dtype, view.dtype):
+            return
+        rounded = np.argwhere(value != view)
+        if len(rounded):
+            at = tuple(int(i) for i in rounded[0])
+            raise StateDictError(
+                f"{name} must hold numbers that {view.dtype} holds exactly, got {value[at]!r} at index {at}, which "
+                f"would become {view[at]!r} ({len(rounded)} such numbers in all). Weights come in exactly or not at "
+                f'all: make the layer with dtype="{value.dtype}", or round them yourself first, '
+                f'{{name: np.asarray(w, "{view.dtype}") for name, w in weights.items()}}'
+            )
+
+    def version(self) -> Version:
+        """The present bits; the same object while they do not change.
+
+        Raises
+        ------
+        NonFiniteError
+            Naming the first parameter that holds a NaN or an infinity.
+        """
+        version = self._version
+        if version is None or not version.same(self.theta):
+            self.check_finite()
+            self._version = version = Version.of(self.theta)
+        return version
+
+    def check_finite(self) -> None:
+        """Refuse a NaN and an infinity, which need not show in an output: tanh makes 1 of an infinite sum.
+
+        Raises
+        ------
+        NonFiniteError
+            Naming the first parameter that holds one.
+        """
+        if all_finite(self.theta):
+            return
+        for name, view in self._views.items():
+            bad = np.argwhere(~np.isfinite(view))
+            if len(bad):
+                at = tuple(int(i) for i in bad[0])
+                raise NonFiniteError(
+                    f"{self.prefix}{name} holds numbers that are not finite, such as {view[at]} at index {at} "
+                    f"({len(bad)} in all): load weights that are",
+                    what="parameter",
+                )
+
+    def check_version(self, version: Version) -> None:
+        """Refuse to go on with what was computed from other weights.
+
+        Raises
+        ------
+        ArgumentError
+            Naming the first parameter that differs.
+        """
+        if version.same(self.theta):
+            return
+        if version.size != self.size:
+            raise ArgumentError(
+                f"trace must be of this layer, which has {self.size} parameters; it was made with {version.size}"
+            )
+        index = version.first_change(self.theta)
+        name = self.prefix + next(name for name, place, _ in self._slices if index < place.stop)
+        raise ArgumentError(
+            f"trace must be of this layer with its weights as they are now, but {name} is not what it was when the "
+            "trace was made: either it has been changed since, or the trace is of another layer. Its states belong to "
+            "the old weights; call trace() again before backward()"
+        )
 
     def copy(self) -> dict[str, Array]:
         """Name to array, independent of this object."""
@@ -114,12 +194,22 @@ class Parameters(Mapping[str, Array]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.shapes = state["shapes"]
         self._lay_out()
-        self.owner = self
+        self.owner, self.prefix = self, ""
         self._bind(state["theta"])
 
 
-class Parameterised:
-    """What everything with parameters has: ``params``, ``theta``, ``state_dict``, ``load_state_dict``."""
+def rounded(weights: Mapping[str, Array], dtype: np.dtype[Any]) -> dict[str, Array]:
+    """Weights in another dtype, for conversions that were asked for a narrower one: loading itself never rounds."""
+    with np.errstate(over="ignore"):  # what is infinite afterwards is refused when it is loaded
+        return {name: value.astype(dtype) if value.dtype.kind == "f" else value for name, value in weights.items()}
+
+
+class Parameterised(Fixed):
+    """What everything with parameters has: ``params``, ``theta``, ``state_dict``, ``load_state_dict``.
+
+    Its options are fixed: see :class:`elman.layers.fixed.Fixed`. :func:`copy.copy` makes another one that shares the
+    parameters, :func:`copy.deepcopy` and pickle one with parameters of its own.
+    """
 
     parameters: Parameters
 
@@ -143,5 +233,18 @@ class Parameterised:
         return self.parameters.copy()
 
     def load_state_dict(self, mapping: Mapping[str, ArrayLike]) -> None:
-        """Set all parameters from arrays under PyTorch's names; see :meth:`Parameters.load` for what is refused."""
+        """Set all parameters from arrays under PyTorch's names, exactly or not at all.
+
+        Parameters
+        ----------
+        mapping : mapping of str to array_like
+            The names of ``params``, each once. Numbers must be ones that ``dtype`` holds: to load float64 weights
+            into float32, round them first, ``{name: w.astype("float32") for name, w in weights.items()}``.
+
+        Raises
+        ------
+        StateDictError, ShapeError, DTypeError, ArgumentError
+            For missing or unknown names, numbers that would be rounded, wrong shapes, values that are not real numbers
+            or not finite. Nothing has been changed.
+        """
         self.parameters.load(mapping)

@@ -119,8 +119,7 @@ class Recurrent(Dynamics):
         shown = [str(self.input_size), str(self.hidden_size)]
         for name, parameter in list(signature(type(self)).parameters.items())[2:]:
             value, default = getattr(self, name, parameter.default), parameter.default
-            if name == "zoneout":
-                default = (0.0,) * len(self.zoneout)
+            default = (0.0,) * len(self.zoneout) if name == "zoneout" else default
             if value != default:
                 shown.append(f"{name}={value.name if name == 'dtype' else value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -151,15 +150,16 @@ class Recurrent(Dynamics):
 
         Parameters
         ----------
-        x : array_like, shape (T, B, D), (B, T, D) with ``batch_first``, or (T, D); or list of ndarray, each (T_i, D)
-            Input sequences; converted to the layer's dtype. T, B and lengths may be 0.
+        x : array_like, shape (T, B, D), (B, T, D) with ``batch_first``, or (T, D); or list of array_like, each (T_i, D)
+            Input sequences; converted to the layer's dtype. T, B and lengths may be 0. A list holds one sequence an
+            item, whatever that is: arrays, tensors, data frames, nested lists of two levels.
         h0 : array_like, shape (num_layers * num_directions, B, H), or without B for one sequence
             Initial state; zero, or the learned one, by default. For an LSTM the tuple (h0, c0).
         lengths : array_like of int, shape (B,), optional
             Valid steps of each sequence, in any order. What x holds beyond them is never read.
         reset : array_like of bool, shaped as x without its last axis, optional
-            True where a sequence starts anew before the step, from the zero or the learned state. The backward
-            direction of a layer starts anew at the end of each piece.
+            True where a sequence starts anew before the step, from the zero or the learned state; for a backward
+            direction, at the end of each piece.
 
         Returns
         -------
@@ -174,7 +174,7 @@ class Recurrent(Dynamics):
         ShapeError, DTypeError, ArgumentError
             If an argument does not fit; before anything is computed.
         NonFiniteError
-            If a state overflows.
+            If a parameter is not finite, or a state overflows.
         """
         return self.evaluate(self.batch(x, lengths, reset), h0)
 
@@ -186,6 +186,7 @@ class Recurrent(Dynamics):
         return output, self.states.outward(self._final(done.records), batch.single)
 
     def _pack(self) -> list[Panels]:
+        self.parameters.check_finite()
         return [d.panels(self.params, FRESH) for d in self.stack.directions]
 
     def _final(self, records: Any) -> Array:
@@ -209,11 +210,10 @@ class Recurrent(Dynamics):
         rng : None, int or numpy.random.Generator
             Source of what is drawn.
         checkpoint : bool or int, default False
-            Keep, besides the output, only the state before every so many steps, and let the backward pass make the
-            others again, window by window. The gradients are the same to the bit; the memory for states and gates
-            falls from T steps to about ``T / checkpoint + checkpoint``, for one more forward pass (Chen et al.,
-            arXiv:1604.06174). True takes the square root of T, or what the caches hold where that is more. ``states``
-            and ``gates`` of the trace are then empty.
+            Keep, besides the output, only the state before every so many steps; the backward pass makes the others
+            again, window by window. The gradients are the same to the bit; memory for states and gates falls from T
+            steps to about ``T / checkpoint + checkpoint``, for one more forward pass (Chen et al., arXiv:1604.06174).
+            True takes the square root of T, or what the caches hold if more. The trace has no ``states`` and ``gates``.
         keep_output : bool, default True
             False, with a checkpoint, where only the final states count: then not even the output of every step of the
             last layer is kept, ``trace.output`` is None, and so must be the ``d_output`` of :meth:`backward`.
@@ -239,12 +239,14 @@ class Recurrent(Dynamics):
             noise = self.regularizer.draw(
                 rng, self.num_layers, stack.per_layer, batch.T * batch.B, d.R, d.H, self.dtype
             )  # fmt: skip
-        every = spacing(checkpoint, batch.T, min(cached_steps(d, batch.B) for d in stack.directions))
+        cached = min(cached_steps(d, batch.B) for d in stack.directions) if checkpoint is not False else 0
+        every = spacing(checkpoint, batch.T, cached)
         if not (flag(keep_output, "keep_output") or every):
             raise ArgumentError(
                 "keep_output must be True without a checkpoint, got False: the states that are kept are the output; "
                 "give checkpoint=True as well"
             )
+        version = self.parameters.version()
         done = stack.forward(
             self.params, batch, self._state(h0, batch), True, noise, buffers, buffers, every, keep_output=keep_output
         )  # fmt: skip
@@ -254,7 +256,7 @@ class Recurrent(Dynamics):
             output.flags.writeable = False
             output = batch.outward(output)
         final = self.states.outward(self._final(done.records), batch.single)
-        return Trace(output, final, done.records, batch, done.output, noise, stack)
+        return Trace(output, final, done.records, batch, done.output, noise, stack, version)
 
     def backward(
         self, trace: Trace, d_output: Any = None, d_hn: State | None = None, *, need_x: bool = True,
@@ -265,7 +267,7 @@ class Recurrent(Dynamics):
         Parameters
         ----------
         trace : Trace
-            From :meth:`trace`, with the parameters unchanged since.
+            From :meth:`trace`, with the parameters unchanged since: their bits are compared.
         d_output : array_like or list of array_like, shape of ``trace.output``, optional
             ``dL/d output``; zero by default. What it holds beyond a sequence's length is not read.
         d_hn : array_like, shape of ``trace.hn``, optional
@@ -282,7 +284,7 @@ class Recurrent(Dynamics):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If d_output or d_hn does not fit, or the trace is of a layer of other sizes.
+            If d_output or d_hn does not fit, or the trace is of other weights or of a layer of other sizes.
         NonFiniteError
             If a gradient overflows.
         """
@@ -328,12 +330,12 @@ class Recurrent(Dynamics):
         return Gradients(views, theta, d_x, d_h0, done.norms[..., 0])
 
     def check_trace(self, trace: Trace) -> None:
-        """Refuse a trace of a layer of other sizes: compiled code would read beyond its arrays.
+        """Refuse a trace of a layer of other sizes, beyond whose arrays compiled code would read, or of other weights.
 
         Raises
         ------
         ArgumentError, DTypeError
-            Naming both; or if it is no trace of a layer.
+            Naming both, or the parameter that differs; or if it is no trace of a layer.
         """
         if not isinstance(trace, Trace):
             raise DTypeError(f"trace must be what this layer's trace() returned, got {type(trace).__name__}")
@@ -345,3 +347,4 @@ class Recurrent(Dynamics):
                 for name, variant, D, H, _, char, _, *zoneout in key[:1]
             )
             raise ArgumentError(f"trace must be of this layer, {wanted}; it was made by {made}")
+        self.parameters.check_version(trace.version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..validation import plain, real_array
 from .affine import Rows
 from .buffers import Fresh, aligned
 from .direction import Direction
+from .fixed import Fixed
 from .schedule import dense
 from .states import States
 from .views import Record
@@ -20,7 +22,7 @@ from .views import Record
 Array = NDArray[Any]
 
 
-class Stepper:
+class Stepper(Fixed):
     """A layer run step by step: the same bits as one call over the whole sequence.
 
     It takes a snapshot of the weights; make a new one after changing them. Not for use from several threads at once.
@@ -36,6 +38,10 @@ class Stepper:
     ) -> None:
         self._directions, self._states, self._B, self._slot = directions, states, B, 0
         self._levels = [_Level(d, params, B, None if state is None else state[i]) for i, d in enumerate(directions)]
+
+    def __copy__(self) -> Stepper:
+        """As a deep copy: two steppers that wrote into the same memory would disturb each other."""
+        return deepcopy(self)
 
     def __repr__(self) -> str:
         d = self._directions[0]
@@ -76,7 +82,7 @@ class Stepper:
         for level in self._levels:
             level.x[slot] = x_t
             x_t = level.advance(slot)
-        self._slot = 1 - slot
+        self.__dict__["_slot"] = 1 - slot  # at once: this is a good part of a step of a small layer
         return x_t[0] if single else x_t
 
     @property

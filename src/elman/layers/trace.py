@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError
 from .affine import Rows
 from .batch import Batch
+from .kept import Version
 from .noise import Noise
 from .stack import Stack
 from .views import Record, Views
@@ -73,6 +74,7 @@ class Trace:
     rows: Rows
     noise: Noise | None
     stack: Stack
+    version: Version
 
     @cached_property
     def states(self) -> Mapping[str, Array]:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..lists import holds
 from .protocol import Array, Linearization
 
 
@@ -15,7 +16,8 @@ class JacobianStack(Linearization):
     Parameters
     ----------
     jacobians : array_like, shape (T, S, S) or (T, n, S, S)
-        ``J[t, i, j] = d s[t+1][i] / d s[t][j]``: rows are outputs. Kept as given if float32 or float64, not copied.
+        ``J[t, i, j] = d s[t+1][i] / d s[t][j]``: rows are outputs. Kept as given, not copied, if it is C-contiguous
+        and float32 or float64; else as such a copy, which gives the same bits.
 
     Raises
     ------
@@ -28,6 +30,11 @@ class JacobianStack(Linearization):
     """
 
     def __init__(self, jacobians: ArrayLike) -> None:
+        if holds(jacobians, 3):
+            raise ShapeError(
+                "jacobians must be one array (T, n, S, S), got a list of arrays: np.stack(jacobians, axis=1) if each "
+                "is a sequence, axis=0 if each is a step"
+            )
         stack = np.asarray(jacobians)
         if stack.dtype.kind not in "fiub":
             raise DTypeError(f"jacobians must be real numbers, got dtype {stack.dtype}")
@@ -40,7 +47,8 @@ class JacobianStack(Linearization):
         if not np.isfinite(stack).all():
             t = int(np.argwhere(~np.isfinite(stack))[0, 0])
             raise ArgumentError(f"jacobians must be finite; the first entry that is not belongs to step {t}")
-        self.jacobians = stack
+        # a product's order of sums depends on the layout
+        self.jacobians = np.ascontiguousarray(stack)
         self.n_steps, self.n_sequences, self.state_size = stack.shape[0], stack.shape[1], stack.shape[2]
         self.dtype = stack.dtype
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from .canvas import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ..diagnostics.bidirectional import BidirectionalDiagnosis
     from ..diagnostics.report import Diagnosis
     from ..diagnostics.verification import Comparison, Verification
 
@@ -87,6 +88,51 @@ def plot_diagnosis(diagnosis: Diagnosis, ax: Axes | None = None) -> Axes:
     ax.set_xlabel(_X_LABEL)
     ax.set_ylabel(_Y_LABEL)
     add_title(ax, *_title(curve))
+    return ax
+
+
+def plot_directions(diagnosis: BidirectionalDiagnosis, ax: Axes | None = None) -> Axes:
+    """Draw the growth of gradients in every direction of a bidirectional model, and of the whole.
+
+    Parameters
+    ----------
+    diagnosis : BidirectionalDiagnosis
+        From :func:`elman.diagnose`. A line for each direction's mean, by its own lags, with the 95 % interval as a
+        band; backward directions are dashed. That of the loss through all of them is black.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default. Ordinates are decimal logarithms.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    ax = axes_for(ax, "plot_directions")
+    limit = diagnosis.curve.threshold / math.log(10)
+    curves = {name: each.curve for name, each in diagnosis.directions.items()}
+    shown: list[Any] = [[-limit, limit]]
+    colors = (BLUE, ORANGE, "#009E73", "#CC79A7")  # of layers, from the first up (Okabe and Ito)
+    for i, (name, curve) in enumerate(curves.items()):
+        color, style = colors[i // 2 % len(colors)], "--" if name.endswith("_reverse") else "-"
+        low, high, mean = decades(curve.low), decades(curve.high), decades(curve.mean)
+        ax.fill_between(curve.lags, low, high, facecolor=color, alpha=0.2, linewidth=0)
+        ax.plot(curve.lags, mean, color=color, linestyle=style, label=f"{name}: {curve.verdict}")
+        shown += [low, high, mean]
+    if diagnosis.whole is not None:
+        whole = diagnosis.whole
+        ax.plot(whole.lags, decades(whole.mean), color="black", label=f"whole, {whole.start}: {whole.verdict}")
+        shown.append(decades(whole.mean))
+    for y in (-limit, limit):
+        ax.axhline(y, color=GREY, linestyle="--", linewidth=0.8)
+    bottom, top = span(*shown)
+    decade_axis(ax, bottom - 0.3, top + 0.3)
+    ax.set_xlabel("lag (steps back from the end of a direction's reading)")
+    ax.set_ylabel(_Y_LABEL)
+    add_title(ax, f"{diagnosis.verdict}: {diagnosis.strongest} reaches farthest", "mean, 95 % bands")
     return ax
 
 

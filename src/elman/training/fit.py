@@ -16,7 +16,7 @@ from ..validation import size
 from .callbacks import Callback
 from .history import History
 from .loop import Training
-from .model import Model, check_model
+from .model import Model, check_finite, check_model
 from .optimizers import Adam, Optimizer
 from .samples import Samples
 
@@ -47,8 +47,8 @@ def fit(
     net : elman.Network or another :class:`~elman.training.Model`
         Its ``theta`` is updated.
     x : array_like, shape (T, N, D), or (N, T, D) with ``batch_first``, or (T, D) for one sequence
-        Inputs, of a floating dtype; converted to the dtype of the network. (N, D) for a network without time. A list of
-        arrays (T_i, D) holds sequences of several lengths.
+        Inputs, of a floating dtype; converted to the dtype of the network. (N, D) for a network without time. A list
+        holds one sequence (T_i, D) an item, of any lengths: arrays, tensors, data frames or nested lists.
     y : array_like
         Targets: with a time axis, (T, N, Q), the loss sees every step; without, (N, Q), the last step only. For
         ``"cross_entropy"``, integer classes of shape (T, N) or (N,). A single sequence has no axis N. For a list x, a
@@ -94,8 +94,8 @@ def fit(
     ShapeError, DTypeError, ArgumentError
         If an argument does not fit; nothing has been changed.
     NonFiniteError
-        If a state, loss, gradient or update is not finite. Parameters and optimizer are as the last complete update
-        left them. Its ``step`` and ``sample`` count along the axes of ``x``.
+        If a parameter, state, loss, gradient or update is not finite. Parameters and optimizer are as the last complete
+        update left them. Its ``step`` and ``sample`` count along the axes of ``x``.
 
     Notes
     -----
@@ -103,6 +103,7 @@ def fit(
     not depend on how the data were split, except that the parameters change on the way.
     """
     check_model(net)
+    check_finite(net)
     epochs, batch_size = size(epochs, "epochs"), size(batch_size, "batch_size")
     truncation = None if truncation is None else size(truncation, "truncation")
     if clip_norm is not None and not (isinstance(clip_norm, (int, float, np.number)) and clip_norm > 0.0):

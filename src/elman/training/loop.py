@@ -17,7 +17,7 @@ from .callbacks import Callback, Update
 from .clipping import global_norm
 from .history import History
 from .interrupt import DeferredInterrupt
-from .model import Gradients, Model, Trace, parameter_at
+from .model import Gradients, Model, Trace, check_finite, parameter_at
 from .optimizers import Optimizer
 from .samples import Piece, Samples
 
@@ -190,7 +190,8 @@ def _last_losses(history: History) -> dict[str, str]:
 
 
 def _loss_error(value: float, output: Array, model: Model) -> NonFiniteError:
-    """Say where the output first stopped being finite, or that it is too large for the loss."""
+    """Say where the output first stopped being finite, or that it is too large for the loss, unless a parameter is."""
+    check_finite(model)
     bad = np.argwhere(~np.isfinite(output))
     cause, step, sample = f"the output, up to {np.abs(output).max():.3g}, is too large for it", None, None
     if len(bad):

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError
+from ..errors import DTypeError, NonFiniteError
+from ..validation import all_finite
 
 Array = NDArray[Any]
 
@@ -97,6 +98,24 @@ def check_model(model: Any) -> None:
         raise DTypeError("net.theta must be one vector of float32 or float64 parameters")
     if not theta.flags.writeable:
         raise DTypeError("net.theta must be writable to be trained, and is read-only")
+
+
+def check_finite(model: Model) -> None:
+    """Refuse parameters that no training makes finite again.
+
+    Raises
+    ------
+    NonFiniteError
+        Naming the first that holds a NaN or an infinity.
+    """
+    if all_finite(model.theta):
+        return
+    bad = np.flatnonzero(~np.isfinite(model.theta))
+    raise NonFiniteError(
+        f"{parameter_at(model, int(bad[0]))} holds numbers that are not finite, such as {model.theta[bad[0]]} "
+        f"({len(bad)} of all parameters): load weights that are",
+        what="parameter",
+    )
 
 
 def parameter_at(model: Model, index: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,25 +17,22 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
 from ..kernels.squares import sum_of_squares
+from ..layers.fixed import Fixed
 
 Array = NDArray[Any]
 
 
-class Optimizer(ABC):
+class Optimizer(Fixed, ABC):
     """An update rule with its state.
 
     To implement: name the constructor's keywords in ``hyperparameters`` and the state vectors in ``slots``, and define
-    :meth:`_compute`. State begins at zero when the first step shows the size.
+    :meth:`_compute`. State begins at zero when the first step shows the size. Hyperparameters may be assigned between
+    steps, and are checked as by the constructor; no other name can be, but for those with a leading underscore.
 
     Parameters
     ----------
     lr : float
         Learning rate, positive. It may be changed between steps by assignment.
-
-    Attributes
-    ----------
-    step_count : int
-        Number of steps taken.
     """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("lr",)
@@ -42,8 +40,26 @@ class Optimizer(ABC):
 
     def __init__(self, lr: float) -> None:
         self.lr = lr
-        self.step_count = 0
+        self._step_count = 0
         self._allocate([np.zeros(0) for _ in self.slots])
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps taken; cannot be assigned."""
+        return self._step_count
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a hyperparameter to what the constructor makes of the value; else as :class:`Fixed`."""
+        own = isinstance(getattr(type(self), name, None), property)
+        if "_built" in self.__dict__ and name in self.hyperparameters and not own:
+            settings = {each: getattr(self, each) for each in self.hyperparameters}
+            self.__dict__[name] = getattr(type(self)(**{**settings, name: value}), name)
+        else:
+            super().__setattr__(name, value)
+
+    def __copy__(self) -> Optimizer:
+        """As a deep copy: two optimizers that wrote into the same state would disturb each other."""
+        return deepcopy(self)
 
     @property
     def lr(self) -> float:
@@ -123,7 +139,7 @@ class Optimizer(ABC):
             ) from error
         np.copyto(theta, self._new)
         self._state, self._new_state = self._new_state, self._state
-        self.step_count += 1
+        self._step_count += 1
 
     def _begin(self, theta: Array) -> None:
         """Make zero state for ``theta``, unless there is state of another vector."""
@@ -177,9 +193,12 @@ class Optimizer(ABC):
                 )
             if slot.shape != slots[0].shape or slot.dtype != slots[0].dtype:
                 raise StateDictError(f"{name} must match {self.slots[0]}, {slots[0].shape}; got {slot.shape}")
+        steps = np.asarray(state["step_count"])
+        if steps.shape != () or steps.dtype.kind not in "iu" or steps < 0:
+            raise StateDictError(f"step_count must be an integer of at least 0, got {state['step_count']!r}")
         fresh = type(self)(**{name: np.asarray(state[name]).tolist() for name in self.hyperparameters})
         self.__dict__.update(fresh.__dict__)
-        self.step_count = int(state["step_count"])
+        self._step_count = int(steps)
         self._allocate(slots)
 
     def __repr__(self) -> str:

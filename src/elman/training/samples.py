@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layers.losses import Loss
-from ..validation import checked_lengths, finite, floating, is_list, plain, real_array, sequence_list, truths
+from ..lists import holds, is_list
+from ..validation import checked_lengths, finite, floating, plain, real_array, truths
 from .model import Model
+from .uneven import padded, valid_steps
 
 Array = NDArray[Any]
 Index = EllipsisType | tuple[slice | int, ...]
@@ -123,18 +125,19 @@ class Samples:
         for name, option in (("lengths", lengths), ("reset", reset)):
             if option is not None and name not in takes:
                 raise ArgumentError(f"{name} must be left out: the trace of {type(model).__name__} takes none")
+        target_axes = getattr(loss, "target_axes", 1)
         if "lengths" in takes and is_list(x):
             if reset is not None:
                 raise ArgumentError("reset must be left out for a list: give each recording as an item of its own")
-            x, y, lengths = padded(x, y, lengths, model, prefix)
-        x, y = _array(x, f"{prefix}x"), _array(y, f"{prefix}y")
+            x, y, lengths = padded(x, y, lengths, model, target_axes, prefix)
+        x, y = _array(x, f"{prefix}x", 2), _array(y, f"{prefix}y", 1 + target_axes)
         _check_shape(x, f"{prefix}x", time)
         single = time is not None and x.ndim == 2
         n = 1 if single else x.shape[model.batch_axis]
         self.lengths = None if lengths is None else checked_lengths(lengths, x.shape[0 if single else time or 0], n)
         if self.lengths is not None and not self.lengths.any():
             raise ArgumentError(f"{prefix}lengths must leave a step to learn from, and all are 0")
-        valid = None if self.lengths is None else _valid(x, self.lengths, time, single)
+        valid = None if self.lengths is None else valid_steps(x, self.lengths, time, single)
         x = floating(x, f"{prefix}x", dtype)
         x = x if valid is None else np.where(valid[..., None], x, dtype.type(0))
         finite(x, f"{prefix}x")
@@ -145,7 +148,7 @@ class Samples:
         last = None if time is None else () if single else (n,)
         if len(output) == 2 and time is not None:  # the network reads the end of a sequence only
             every = None
-        positions = _target_positions(y, f"{prefix}y", every, last, output[-1], getattr(loss, "target_axes", 1))
+        positions = _target_positions(y, f"{prefix}y", every, last, output[-1], target_axes)
         every_step = every is not None and positions == every
         if valid is not None and every_step:
             y = np.where(valid.reshape(valid.shape + (1,) * (y.ndim - valid.ndim)), y, y.dtype.type(0))
@@ -246,53 +249,19 @@ def _windows(
     return tuple(windows)
 
 
-def padded(x: Any, y: Any, lengths: Any, model: Model, prefix: str) -> tuple[Array, Any, Any]:
-    """Lists of sequences, and of targets if those are for every step, as arrays in the model's order, with lengths."""
-    if lengths is not None:
-        raise ArgumentError("lengths must be left out for a list of sequences, each of which has its own")
-    if not len(x):
-        raise ShapeError(f"{prefix}x must hold at least one sequence to learn from, got an empty list")
-    array, lengths = sequence_list(x, np.shape(x[0])[-1] if np.ndim(x[0]) else 0, f"{prefix}x")
-    order = (lambda a: a.swapaxes(0, 1)) if model.time_axis == 1 else (lambda a: a)
-    if is_list(y) and all(np.ndim(item) for item in y):
-        items = [plain(item, f"{prefix}y[{i}]") for i, item in enumerate(y)]
-        if [len(item) for item in items] != lengths:
-            raise ShapeError(
-                f"{prefix}y must be a list of targets for every step of each sequence in {prefix}x, or one array of "
-                "targets for their ends"
-            )
-        for i, item in enumerate(items):
-            if item.shape[1:] != items[0].shape[1:]:
-                raise ShapeError(
-                    f"{prefix}y[{i}] must agree with {prefix}y[0], of shape {items[0].shape}, in all axes but the "
-                    f"first; got {item.shape}"
-                )
-        target = np.zeros((*array.shape[:2], *items[0].shape[1:]), np.result_type(*items))
-        for i, item in enumerate(items):
-            target[: len(item), i] = item
-        y = order(target)
-    return order(array), y, lengths
-
-
-def _valid(x: Array, lengths: Array, time: int | None, single: bool) -> Array:
-    """Which positions of x (its leading axes) are valid."""
-    steps = np.arange(x.shape[0 if single else time or 0])
-    if single:
-        return steps < lengths[0]
-    return steps[:, None] < lengths if time == 0 else steps < lengths[:, None]
-
-
 def _checked_reset(reset: Any, shape: tuple[int, ...], single: bool, batch_axis: int) -> Array:
     """A reset mask with the axis of samples."""
+    if is_list(reset):
+        raise ShapeError("reset must be one array, as x is, got a list of arrays")
     mask = truths(reset)
     if mask.shape != shape:
         raise ShapeError(f"reset must have the shape of x without its last axis, {shape}, got {mask.shape}")
     return np.expand_dims(mask, batch_axis) if single else mask
 
 
-def _array(a: Any, name: str) -> Array:
+def _array(a: Any, name: str, item_axes: int) -> Array:
     """Return ``a`` as an array; a list of sequences would come out with its axes in another order."""
-    if isinstance(a, (list, tuple)) and any(isinstance(item, np.ndarray) and item.ndim > 1 for item in a):
+    if holds(a, item_axes):
         raise DTypeError(f"{name} must be one array, got a list of arrays: np.stack them along the axis of samples")
     return plain(a, name)
 

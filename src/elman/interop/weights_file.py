@@ -1,0 +1,148 @@
+"""Files of weights by what they are, not by their suffix, and the recurrent layer that lies somewhere in one."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import StateDictError
+from ..layers import GRU, RNN, Network
+from ..layers.recurrent import Recurrent
+from .metadata import StatedWeights, stated_under
+from .safetensors import load_safetensors
+from .state_dict import cell_of, layer_from_weights, model_from_weights, numbered, prefixes
+from .torch_files import load_pt
+
+Array = NDArray[Any]
+MOST = 12
+"""Names that an error lists."""
+USUAL: dict[Any, dict[str, Any]] = {RNN: {"nonlinearity": "tanh"}, GRU: {"reset_after": True}}
+"""What PyTorch's layers have where their weights do not tell."""
+FOREIGN = {
+    b"\x89HDF": "an HDF5 file; Keras reads it: elman.interop.from_keras takes its layers, or their get_weights()",
+    b"\x08": "perhaps an ONNX model: elman.interop.from_onnx takes it",
+}
+"""First bytes of files that others read."""
+
+
+def read_weights(path: str, key: str | None = None) -> StatedWeights:
+    """Arrays of a file by name, and what it states about them; no pickle is executed.
+
+    Parameters
+    ----------
+    path : str
+        A safetensors file, a file of ``torch.save`` under any suffix, or an ``.npz``: told by their first bytes.
+    key : str, optional
+        Where in a checkpoint of PyTorch the weights are.
+
+    Raises
+    ------
+    StateDictError
+        If it is none of these, is damaged, or ``key`` is given for a file without entries.
+    MissingExtraError
+        Without the package that reads it.
+    OSError
+        If it cannot be read.
+    """
+    with open(path, "rb") as file:
+        start = file.read(9)
+        members = _members(file)
+    if path.endswith((".pt", ".pth")) or start[:1] == b"\x80" or any(name.endswith("data.pkl") for name in members):
+        return StatedWeights(load_pt(path, key=key), {})
+    if key is not None:
+        raise StateDictError(f"{path} is not a file of torch.save: there are no entries to take {key!r} from")
+    if path.endswith(".safetensors") or start[8:] == b"{":
+        return load_safetensors(path)
+    for first, what in FOREIGN.items():
+        if start.startswith(first):
+            raise StateDictError(f"{path} is not an .npz, .safetensors or torch.save file, but {what}")
+    if not members:
+        raise StateDictError(f"{path} is not an .npz of named arrays, as np.savez writes it")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return StatedWeights({name: np.asarray(archive[name]) for name in archive.files}, {})
+    except Exception as error:  # what a damaged file raises depends on where it is damaged
+        raise StateDictError(f"{path} is not an .npz of plain arrays, as np.savez writes it: {error}") from error
+
+
+def _members(file: Any) -> list[str]:
+    """Names in a zip archive; none if it is another file."""
+    if not zipfile.is_zipfile(file):
+        return []
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.namelist()
+    except zipfile.BadZipFile:
+        return []
+
+
+def model_in_file(
+    weights: StatedWeights, prefix: str, options: Mapping[str, Any]
+) -> tuple[Recurrent | Network, dict[str, Any], list[str]]:
+    """The layer, or network with a readout, that lies below a prefix.
+
+    Parameters
+    ----------
+    weights : StatedWeights
+        From :func:`read_weights`.
+    prefix : str
+        Such as ``"encoder.rnn."``; the last point may be left out.
+    options : mapping
+        What the caller says: ``nonlinearity``, ``reset_after``, ``zoneout``, ``batch_first``.
+
+    Returns
+    -------
+    model : layer or network
+    assumed : dict
+        Options that neither the file states nor the caller gave, with the values taken.
+    unused : list of str
+        Names below the prefix that belong to other parts.
+
+    Raises
+    ------
+    StateDictError
+        If there is no recurrent layer right below the prefix: with a list of what the file holds, and where one is.
+    ShapeError, DTypeError, ArgumentError
+        If the shapes are not those of a layer, or an option contradicts the file.
+    """
+    if prefix and not prefix.endswith(".") and not any(name.startswith(prefix + "weight_") for name in weights):
+        prefix += "."
+    below = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    starts = prefixes(below)
+    network = "layer." in starts and any(name.startswith("readout.") for name in below)
+    if not network and "" not in starts:
+        raise StateDictError(_listing(weights, prefix))
+    used = {n: v for n, v in below.items() if (n.startswith(("layer.", "readout.")) if network else "." not in n)}
+    part, stated = "layer." if network else "", stated_under(weights, prefix)
+    assumed: dict[str, Any] = {}
+    if part not in stated:
+        layer = numbered({n.removeprefix(part): v for n, v in used.items() if n.startswith(part)})
+        usual = {**USUAL.get(cell_of(layer)[0], {}), "zoneout": 0.0}
+        assumed = {name: value for name, value in usual.items() if name not in options}
+    given = {**options, **assumed}
+    if network:
+        model: Any = model_from_weights(used, None, given, stated)
+    else:
+        model = layer_from_weights(used, {name: prefix + name for name in used}, None, given, stated.get(""))
+    return model, assumed, [prefix + name for name in below if name not in used]
+
+
+def _listing(weights: Mapping[str, Array], prefix: str) -> str:
+    """Why nothing was found at a prefix, what there is, and where something would be found."""
+    shown = [f"{name} {value.shape}" for name, value in weights.items()]
+    rest = [f"and {len(shown) - MOST} more"] * (len(shown) > MOST)
+    starts = prefixes(weights)
+    cure = (
+        f". A recurrent layer is at the prefix {' or '.join(map(repr, starts))}"
+        if starts
+        else ". There is no recurrent layer under PyTorch's names in it"
+    )
+    return (
+        "the weights must have PyTorch's names, weight_ih_l0, weight_hh_l0 and so on (of a cell weight_ih, weight_hh), "
+        f"right after the prefix {prefix!r}, or after 'layer.' beside 'readout.'; the file holds "
+        f"{', '.join(shown[:MOST] + rest) or 'nothing'}{cure}"
+    )

@@ -1,0 +1,94 @@
+"""The gradient of a network's loss: where it enters the last output, and how it fades through all directions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ArgumentError
+from .affine import Rows
+from .batch import Batch
+from .buffers import Fresh
+from .linearize import LayerLinearization
+from .losses import Loss, get_loss
+from .states import State
+from .targets import last_targets
+
+if TYPE_CHECKING:
+    from .network import Network
+
+Array = NDArray[Any]
+FRESH = Fresh()
+
+
+def last_state_start(
+    network: Network, x: Any, y: ArrayLike | None, loss: str | Loss, h0: State | None, rng: Any,
+    lin: LayerLinearization | None,
+) -> Array:  # fmt: skip
+    """Gradient (B, S) of the loss at the last step with respect to the last state: ``Network.loss_start``."""
+    layer, batch = network.layer, network.layer.batch(x)
+    if layer.bidirectional:
+        raise ArgumentError(
+            "a bidirectional layer has no last state that a loss at the last step starts from; each direction of "
+            "network.one_way() has its own"
+        )
+    uneven = batch.lengths is not None and (batch.lengths != batch.T).any()
+    if uneven or batch.T == 0:
+        raise ArgumentError(
+            "sequences must have one length, of at least one step, to have a loss at the last one, got "
+            + (f"lengths {batch.lengths}" if uneven else "T = 0")
+        )
+    if lin is not None:
+        lin.check_weights(layer.params)
+    B, R, record = batch.B, layer.output_size, (lin or layer.linearize(x, h0))._records[-1]
+    last = np.ascontiguousarray(layer.stack.directions[-1].last_state(record)[:, 0, :R]).reshape(-1)
+    start = output_start(network, last.reshape(B, R), batch, y, loss, rng)
+    sizes = [d.state_size for d in layer.stack.directions]
+    out, first = np.zeros((B, sum(sizes)), network.dtype), sum(sizes[:-1])
+    out[:, first : first + R] = start
+    return out
+
+
+def output_start(network: Network, last: Array, batch: Batch, y: ArrayLike | None, loss: str | Loss, rng: Any) -> Array:
+    """Gradient (B, R) of each sequence's loss with respect to its last output ``last`` (B, R) of the layer."""
+    (B, R), readout = last.shape, network.readout
+    rows = readout.rows_forward(Rows(np.ascontiguousarray(last).reshape(-1), R, B), FRESH, readout.packed())
+    d = _of_loss(network, rows[-1].view(readout.output_size), batch, y, loss, rng)
+    start: Array = readout.rows_backward(rows, d, np.empty(readout.parameters.size, network.dtype), FRESH).view(R)
+    return start
+
+
+def _of_loss(network: Network, output: Array, batch: Batch, y: ArrayLike | None, loss: str | Loss, rng: Any) -> Array:
+    """Gradient of each sequence's loss with respect to its last output (B, Q); without labels a random one."""
+    B, Q = output.shape
+    if y is None:
+        return np.random.default_rng(rng).standard_normal((B, Q)).astype(network.dtype)
+    loss = get_loss(loss)
+    target = last_targets(y, 1 + getattr(loss, "target_axes", 1), batch)
+    # a loss averages over the batch: B sequences see the gradient of their own loss
+    return B * np.asarray(loss.value_and_gradient(output.copy(), target)[1], network.dtype)
+
+
+def measured_loss(network: Network, x: Any, y: ArrayLike | None, loss: str | Loss, h0: State | None, rng: Any) -> Array:
+    """Log norms (T + 1, B) of the gradient of the loss; see :meth:`elman.Network.measure_loss_gradient`."""
+    trace, layer = network.trace(x, h0, training=False), network.layer
+    batch, at_end = trace.layer.batch, network.at == "end"
+    output = np.atleast_2d(trace.output) if at_end else batch.inside_out(trace.output)[-1]
+    d = _of_loss(network, np.ascontiguousarray(output), batch, y, loss, rng)
+    if not at_end:
+        every = np.zeros((batch.T, *d.shape), network.dtype)
+        every[-1] = d
+        d = batch.outward(every)
+    grads = network.backward(trace, d[0] if at_end and batch.single else d)
+    of_h0 = grads.h0[0] if isinstance(grads.h0, tuple) else grads.h0
+    squares = np.zeros((batch.T + 1, batch.B))
+    for direction, own, first in zip(layer.stack.directions, grads.state_norms, of_h0, strict=True):
+        backwards = bool(direction.reverse)
+        squares[:-1] += np.square(own if backwards and at_end else own[::-1])
+        if at_end or not backwards:  # else the initial state stands beyond the loss
+            squares[-1] += np.square(first.reshape(batch.B, -1).astype(np.float64)).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        out: Array = 0.5 * np.log(squares)
+    return out
