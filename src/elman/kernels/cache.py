@@ -14,7 +14,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from numba import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
@@ -26,7 +26,7 @@ DIGEST = 32
 """Bytes of a SHA-256."""
 
 
-class _Folder(_CacheLocator):  # type: ignore[misc]
+class _Folder(_CacheLocator):
     """Where numba keeps a kernel: always in our folder, also where its source cannot be found."""
 
     def __init__(self, file: str) -> None:
@@ -48,10 +48,10 @@ class _Folder(_CacheLocator):  # type: ignore[misc]
         return hashlib.sha256(b"" if PACKAGE in file.parents or not file.is_file() else file.read_bytes()).hexdigest()
 
 
-class _Result(CompileResultCacheImpl):  # type: ignore[misc]
+class _Result(CompileResultCacheImpl):
     """What is kept of a compilation, in our folder."""
 
-    _locator_classes = (_Folder,)
+    _locator_classes: ClassVar[list[Any]] = [_Folder]
 
 
 class SealedFiles:
@@ -104,7 +104,7 @@ class SealedFiles:
             path.unlink(missing_ok=True)
 
 
-class KernelCache(FunctionCache):  # type: ignore[misc]
+class KernelCache(FunctionCache):
     """numba's cache of one kernel, over sealed files; no fault of a file reaches the caller."""
 
     _impl_class = _Result
