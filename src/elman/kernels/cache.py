@@ -14,7 +14,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from numba import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
@@ -51,7 +51,7 @@ class _Folder(_CacheLocator):
 class _Result(CompileResultCacheImpl):
     """What is kept of a compilation, in our folder."""
 
-    _locator_classes: ClassVar[list[Any]] = [_Folder]
+    _locator_classes: list[Any] = [_Folder]  # noqa: RUF012
 
 
 class SealedFiles:
