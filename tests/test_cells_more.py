@@ -14,7 +14,7 @@ from test_docs import DOCS, blocks, words
 import elman
 from elman.cells import GRU, GRU_RESET_BEFORE, LSTM, LSTM_PROJECTED, MGU, mgu
 from elman.errors import NonFiniteError
-from elman.kernels import compile as compiling
+from elman.kernels import cache
 from elman.layers.mgu import MGU as Layer
 from elman.layers.recurrent import Recurrent
 from elman.testing import check_adjoint, check_cell, check_gradients
@@ -275,7 +275,7 @@ def own_cell(tmp_path, monkeypatch):
     path = tmp_path / "own_cell.py"
     path.write_text(text, encoding="utf-8")
     # machine code of a file that is about to vanish is not worth keeping
-    monkeypatch.setattr(compiling, "CACHE_FOLDER", str(tmp_path))
+    monkeypatch.setattr(cache, "CACHE_FOLDER", str(tmp_path))
     spec = importlib.util.spec_from_file_location("own_cell", path)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "own_cell", module)

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import compileall
+import hashlib
 import json
+import os
+import pickle
 import shutil
+import subprocess
+import sys
 import textwrap
+import time
 from pathlib import Path
 
+import llvmlite
+import numba
 import numpy as np
 import pytest
 from numba import config
 
 import elman
-from elman.kernels import compile as compilation
+from elman.kernels import folder as compilation
 
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+
+needs_owners = pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owners here")
 
 EVALUATE = """
     import json, math
     import numpy as np
-    from elman.kernels import activations, compile
+    from elman.kernels import activations, folder
     value = activations.evaluate("tanh", np.array([0.5, -2.0]))
     assert np.allclose(value, [math.tanh(0.5), math.tanh(-2.0)], rtol=1e-15)
     stats = activations.activate_rows.stats
-    print(json.dumps([compile.CACHE_FOLDER, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
+    print(json.dumps([folder.CACHE_FOLDER, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
 """
 """Computes with one kernel; prints the cache folder, hits and misses."""
 
@@ -60,7 +71,7 @@ def test_the_folder_is_named_by_the_hash(package, tmp_path, monkeypatch):
     monkeypatch.setattr(config, "CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     first = Path(compilation.cache_folder())
-    assert first == tmp_path / "cache" / "elman" / compilation.source_hash()
+    assert first == tmp_path / "cache" / "elman" / compilation.folder_name()
     assert first.is_dir()
     kernel = package / "kernels" / "tile.py"
     kernel.write_text(kernel.read_text() + "\n")
@@ -78,7 +89,7 @@ def test_the_order_of_places(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     monkeypatch.setattr(compilation.tempfile, "tempdir", str(tmp_path))
     (tmp_path / "home").mkdir()
-    name = compilation.source_hash()
+    name = compilation.folder_name()
 
     def found():
         return Path(compilation.cache_folder()).relative_to(tmp_path)
@@ -127,12 +138,6 @@ def test_a_process_without_a_temporary_folder_has_no_cache(tmp_path, monkeypatch
     monkeypatch.setenv("XDG_CACHE_HOME", str(occupied))
     monkeypatch.setattr(compilation.tempfile, "gettempdir", nowhere)
     assert compilation.cache_folder() is None
-
-
-def test_a_kernel_leaves_numbas_setting_as_it_was():
-    before = config.CACHE_DIR
-    compilation.kernel(lambda x: x)
-    assert before == config.CACHE_DIR
 
 
 @compiled
@@ -229,3 +234,184 @@ def test_it_computes_the_same_without_the_jit_to_rounding(run_script, tmp_path):
 
 def test_the_package_hashed_is_the_one_in_use():
     assert Path(elman.__file__).parent == compilation.PACKAGE
+
+
+# ---- files that are damaged, places that are others'
+
+
+def damage(path, kind):
+    """Spoil a file in one of several ways."""
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(
+        {
+            "empty": b"",
+            "cut": content[:middle],
+            "a bit": content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :],
+            "zeros": bytes(len(content)),
+            "text": b"not machine code\n" * 40,
+            "seal only": content[:32],
+        }[kind]
+    )
+
+
+@compiled
+@pytest.mark.parametrize("kind", ["empty", "cut", "a bit", "zeros", "text", "seal only"])
+def test_a_damaged_file_is_compiled_again_and_mended(kind, run_script, tmp_path):
+    places = {"NUMBA_CACHE_DIR": None, "XDG_CACHE_HOME": tmp_path}
+    folder, _, _ = json.loads(run_script(EVALUATE, **places))
+    files = list(Path(folder).glob("*.nbc"))
+    assert files
+    for path in files:
+        damage(path, kind)
+    assert json.loads(run_script(EVALUATE, **places)) == [folder, 0, 1]
+    assert json.loads(run_script(EVALUATE, **places)) == [folder, 1, 0]
+
+
+@compiled
+def test_a_sealed_file_that_numba_cannot_read_is_compiled_again(run_script, tmp_path):
+    """Written whole, but by something else: the digest is right and the content is not."""
+    places = {"NUMBA_CACHE_DIR": None, "XDG_CACHE_HOME": tmp_path}
+    folder, _, _ = json.loads(run_script(EVALUATE, **places))
+    for body in (b"no pickle", pickle.dumps(("no", "machine code"))):
+        for path in Path(folder).glob("*.nbc"):
+            path.write_bytes(hashlib.sha256(body).digest() + body)
+        assert json.loads(run_script(EVALUATE, **places))[0] == folder
+
+
+@compiled
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs resource limits")
+def test_a_full_disk_costs_the_cache_and_not_the_result(run_script, tmp_path):
+    text = (
+        """
+        import resource, warnings
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+    """
+        + textwrap.indent(textwrap.dedent(EVALUATE), " " * 12)
+        + """
+        assert sum("compiled code cannot be kept in" in str(w.message) for w in said) == 1, said
+    """
+    )
+    said = run_script(text, NUMBA_CACHE_DIR=None, XDG_CACHE_HOME=tmp_path)
+    folder, hits, _ = json.loads(said)
+    assert hits == 0
+    # nothing half-written is left
+    assert not list(Path(folder).iterdir())
+
+
+@needs_owners
+@pytest.mark.parametrize("kind", ["link", "others", "group", "file"])
+def test_a_folder_that_others_can_write_to_is_not_used(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setattr(compilation.tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "xdg").mkdir()
+    (tmp_path / "tmp").mkdir()
+    root = tmp_path / "xdg" / "elman"
+    if kind == "link":
+        (tmp_path / "elsewhere").mkdir()
+        root.symlink_to(tmp_path / "elsewhere")
+    elif kind == "file":
+        root.write_text("")
+    else:
+        root.mkdir()
+        root.chmod(0o777 if kind == "others" else 0o775)
+    if kind == "file":
+        found = compilation.cache_folder()
+    else:
+        with pytest.warns(RuntimeWarning, match=r"compiled code is not kept in .*elman: "):
+            found = compilation.cache_folder()
+    assert Path(found).is_relative_to(tmp_path / "tmp")
+    assert Path(found).stat().st_mode & 0o777 == 0o700
+    assert Path(found).parent.stat().st_mode & 0o777 == 0o700
+
+
+@needs_owners
+def test_somebody_elses_folder_in_the_common_place_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "nobody")
+    monkeypatch.setattr(compilation.tempfile, "tempdir", str(tmp_path))
+    owner = os.geteuid()
+    (tmp_path / f"elman-{owner}").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    monkeypatch.setattr(os, "getuid", lambda: owner)
+    if owner == 0:
+        pytest.skip("what belongs to root is root's to spoil anyway")
+    with pytest.warns(RuntimeWarning, match=f"it belongs to user {owner}"):
+        assert compilation.cache_folder() is None
+
+
+def test_a_relative_cache_home_is_ignored(tmp_path, monkeypatch):
+    """As the XDG base directory specification says."""
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert Path(compilation.cache_folder()).is_relative_to(tmp_path / ".cache" / "elman")
+    assert not (tmp_path / "relative").exists()
+
+
+def test_the_folders_name_holds_the_versions():
+    """Pickles of one numba are nothing to another: two environments must not take turns."""
+    name = compilation.folder_name()
+    assert f"numba{numba.__version__}-" in name
+    assert f"llvmlite{llvmlite.__version__}-" in name
+    assert f"cp{sys.version_info.major}{sys.version_info.minor}-" in name
+    assert compilation.OURS.fullmatch(name)
+
+
+def test_folders_unused_for_months_go_and_others_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    root = tmp_path / "elman"
+    used, unused, foreign = (
+        root / ("a" * 16),
+        root / "cp311-numba0.61.0-llvmlite0.44.0-0123456789abcdef",
+        root / "notes",
+    )
+    for folder in (used, unused, foreign):
+        folder.mkdir(parents=True)
+        (folder / "content").write_text("")
+    root.chmod(0o755)
+    long_ago = time.time() - compilation.UNUSED_SECONDS - 60
+    for folder in (unused, foreign):
+        os.utime(folder, (long_ago, long_ago))
+    present = Path(compilation.cache_folder())
+    assert sorted(root.iterdir()) == sorted([used, foreign, present])
+    # use renews
+    os.utime(present, (long_ago, long_ago))
+    assert Path(compilation.cache_folder()) == present
+    assert present.stat().st_mtime > long_ago + 60
+    assert compilation.clear() == sorted([used, present])
+    assert list(root.iterdir()) == [foreign]
+
+
+@compiled
+@pytest.mark.parametrize("form", ["pyc", "zip"])
+def test_it_runs_and_keeps_code_without_sources(form, tmp_path):
+    """Byte code alone, or an archive: the hash is that of what there is, and changes with it."""
+    copy = tmp_path / "site" / "elman"
+    shutil.copytree(compilation.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    path = copy.parent
+    if form == "zip":
+        path = Path(shutil.make_archive(str(tmp_path / "archive"), "zip", copy.parent))
+    else:
+        compileall.compile_dir(copy, quiet=1, legacy=True)
+        for source in copy.rglob("*.py"):
+            source.unlink()
+    env = {**os.environ, "PYTHONPATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
+    env.pop("NUMBA_CACHE_DIR", None)
+
+    def run():
+        text = textwrap.dedent(EVALUATE)
+        done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    folder, hits, misses = run()
+    assert (hits, misses) == (0, 1)
+    assert folder.startswith(str(tmp_path / "xdg"))
+    assert run() == [folder, 1, 0]

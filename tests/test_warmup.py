@@ -105,6 +105,22 @@ def test_a_later_process_finds_everything_on_disk(tmp_path):
     assert compiled(found["after"]) <= compiled(made["before"])
 
 
+@needs_jit
+def test_the_cache_is_emptied_when_asked(tmp_path, run_script):
+    """Of the code of all versions, and of nothing else."""
+    for name in ("0123456789abcdef", "cp311-numba0.61.0-llvmlite0.44.0-0123456789abcdef", "notes"):
+        (tmp_path / "elman" / name).mkdir(parents=True)
+    (tmp_path / "elman").chmod(0o700)
+    text = """
+        import os, elman
+        times = elman.warmup("RNN", "float32", clear=True)
+        print(times.folder, len(os.listdir(times.folder)))
+    """
+    folder, files = run_script(text, XDG_CACHE_HOME=tmp_path, NUMBA_CACHE_DIR=None).split()
+    assert int(files) >= 5
+    assert sorted(path.name for path in (tmp_path / "elman").iterdir()) == sorted([os.path.basename(folder), "notes"])
+
+
 def test_it_says_what_it_took(capsys):
     times = elman.warmup(["GRU", "RNN", "GRU"], ("float64", "f4"))
     assert capsys.readouterr() == ("", "")

@@ -14,7 +14,7 @@ import numpy as np
 
 from .diagnostics import diagnose
 from .errors import ArgumentError, DTypeError
-from .kernels.compile import CACHE_FOLDER
+from .kernels import folder
 from .layers import GRU, LSTM, MGU, RNN, Network, Readout
 from .training import fit
 from .validation import choice, flag, real_dtype
@@ -71,7 +71,9 @@ class WarmupTimes:
         return {"seconds": seconds, "total": self.total, "folder": self.folder}
 
 
-def warmup(cells: str | Iterable[str] | None = None, dtypes: Any = None, *, progress: bool = False) -> WarmupTimes:
+def warmup(
+    cells: str | Iterable[str] | None = None, dtypes: Any = None, *, progress: bool = False, clear: bool = False
+) -> WarmupTimes:
     """Compile what the first calls of layers need, or load it from the cache on disk.
 
     For each cell and dtype, a small network is called, traced, streamed, trained by :func:`elman.fit` and diagnosed
@@ -87,6 +89,9 @@ def warmup(cells: str | Iterable[str] | None = None, dtypes: Any = None, *, prog
         "float32", "float64", or both, which is the default.
     progress : bool, default False
         Whether to show a bar over cells and dtypes.
+    clear : bool, default False
+        Whether to empty the cache first, of the code of all versions. What this process has compiled already stays in
+        its memory, and is written again by a later one.
 
     Returns
     -------
@@ -117,6 +122,9 @@ def warmup(cells: str | Iterable[str] | None = None, dtypes: Any = None, *, prog
     real = list(dict.fromkeys(real_dtype(kind) for kind in kinds))
     if not chosen or not real:
         raise ArgumentError("cells and dtypes must each name at least one, or be None for all")
+    if flag(clear, "clear"):
+        folder.clear()
+        folder.cache_folder()
     bar = _progress_bar(len(chosen) * len(real)) if flag(progress, "progress") else None
     seconds: dict[str, dict[str, float]] = {}
     try:
@@ -131,7 +139,7 @@ def warmup(cells: str | Iterable[str] | None = None, dtypes: Any = None, *, prog
     finally:
         if bar is not None:
             bar.close()
-    return WarmupTimes(seconds, CACHE_FOLDER)
+    return WarmupTimes(seconds, folder.CACHE_FOLDER)
 
 
 def _several(value: Any, name: str) -> tuple[Any, ...]:
