@@ -160,7 +160,7 @@ def mean_field_rate(snapshot: Snapshot, x: Array) -> float | None:
     W, bias = p["layer.weight_hh_l0"], p["layer.bias_ih_l0"] + p["layer.bias_hh_l0"]
     gain = float(np.linalg.norm(W)) / math.sqrt(len(W))
     driven = float((x @ p["layer.weight_ih_l0"].T).var())
-    return mean_field(gain, driven, float(np.mean(bias**2)), cell).rate
+    return mean_field(gain, driven, float(np.mean(bias**2)), ELMAN[cell]).rate
 
 
 def baselines(snapshot: Snapshot, pool: Data, rng: np.random.Generator) -> dict[str, Any]:
