@@ -468,3 +468,14 @@ def test_exact_rank_is_that_of_rational_arithmetic(seed):
     apart = np.diag([0.1, np.nextafter(0.1, 1)])
     assert krylov_rank(apart, np.ones(2)) == 2
     assert krylov_rank(np.diag([0.1, 0.1]), np.ones(2)) == 1
+
+
+def test_states_of_a_float32_network_are_counted_at_its_rounding():
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal(600)
+    base = np.column_stack([np.roll(u, k) for k in range(4)])
+    doubled = np.column_stack([base, base @ rng.standard_normal((4, 4))])
+    assert measured_memory(doubled, u).rank == 4
+    assert measured_memory(doubled.astype(np.float32), u).rank == 4
+    # the same numbers said to be float64 are independent
+    assert measured_memory(doubled.astype(np.float32).astype(np.float64), u).rank == 8

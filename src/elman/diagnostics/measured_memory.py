@@ -28,6 +28,7 @@ from .validation import whole_number
 _CHANCE = 1e-4
 # Standard errors, of an autocorrelation of white noise, beyond which the input is called correlated.
 _WHITE = 5.0
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,8 @@ class MeasuredMemory:
     threshold : float
         Adjusted ``R^2`` that a lag of no memory exceeds with probability 1e-4.
     n_samples, rank, state_size : int
-        Regressed samples n, independent states p, and units N.
+        Regressed samples n, independent states p, and units N. Independent means above the rounding of the dtype in
+        which the states were given: pass float32 states as they are.
     input_correlation : float
         Largest autocorrelation of the input over these lags, in absolute value.
     """
@@ -184,7 +186,7 @@ def measured_memory(
     power = (past**2).sum(axis=0)
     if not power.all():
         raise ArgumentError("inputs must vary: a constant input cannot be told from the bias, and has no memory")
-    basis = _orthonormal(s[first:])
+    basis = _orthonormal(s[first:], _rounding(states))
     rank = basis.shape[1]
     biased = ((basis.T @ past) ** 2).sum(axis=0) / power
     surplus = (n - 1) / (n - rank - 1)
@@ -201,15 +203,21 @@ def measured_memory(
     )
 
 
-def _orthonormal(states: Array) -> Array:
+def _rounding(states: ArrayLike) -> float:
+    """Relative rounding of the numbers as they were recorded: what a float32 network computed has that of float32."""
+    dtype = np.asarray(states).dtype
+    return max(float(np.finfo(dtype).eps), _EPS) if dtype.kind == "f" else _EPS
+
+
+def _orthonormal(states: Array, eps: float) -> Array:
     """Orthonormal basis (n, p) of the centred columns, each brought to unit length first; constants add nothing."""
     centred = states - states.mean(axis=0)
     centred -= centred.mean(axis=0)  # the first mean was rounded
     length = np.linalg.norm(centred, axis=0)
-    noise = np.finfo(np.float64).eps * np.sqrt(len(states)) * np.abs(states).max(axis=0)
+    noise = eps * np.sqrt(len(states)) * np.abs(states).max(axis=0)
     kept = length > 4 * noise
     if not kept.any():
         return np.zeros((len(states), 0))
     left, values, _ = scipy.linalg.svd(centred[:, kept] / length[kept], full_matrices=False)
-    basis: Array = left[:, values > values[0] * max(centred.shape) * np.finfo(np.float64).eps]
+    basis: Array = left[:, values > values[0] * max(centred.shape) * eps]
     return basis
