@@ -74,6 +74,8 @@ class Training:
                     if not going_on:
                         break
         finally:
+            # a signal after the last update's look at it, as in the last validation, was for this training too
+            history.interrupted = self.interrupt.requested
             if bar is not None:
                 bar.close()
 
@@ -106,9 +108,7 @@ class Training:
                     event = (epoch, step, value, norm, self.model, self.optimizer, gradients)
                     x = batch.x[piece.window.x]
                     self._notify(Update(*event, x, piece.target, piece.options, initial, chosen, history, ended))
-                if self.interrupt.requested:
-                    self.history.interrupted = True
-                if self.history.interrupted or self.history.stopped:
+                if self.interrupt.requested or self.history.stopped:
                     return False
         return True
 

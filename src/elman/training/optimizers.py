@@ -1,7 +1,7 @@
 """First-order optimizers on one flat parameter vector.
 
 A step is a transaction: new parameters and state are computed into kept buffers and take effect together at the end, so
-a step that fails changes nothing.
+a step that fails or is interrupted changes nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,43 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
 from ..kernels.squares import sum_of_squares
 from ..layers.fixed import Fixed
+from ..validation import flag, number, plain, probability
 
 Array = NDArray[Any]
+
+
+class _Memory(NamedTuple):
+    """What an optimizer keeps for one vector of parameters.
+
+    Attributes
+    ----------
+    states : pair of list of ndarray, each (P,)
+        The state after an even and after an odd number of steps: the present one, and room for the next.
+    new : ndarray, shape (P,)
+        Room for the next parameters.
+    steps : ndarray of int, shape (1,)
+        Number of steps taken. It alone says which state is the present one, so that writing it is the whole change.
+    """
+
+    states: tuple[list[Array], list[Array]]
+    new: Array
+    steps: Array
+
+    @classmethod
+    def of(cls, state: list[Array], steps: int = 0) -> _Memory:
+        """Adopt a state, and make room for the next one."""
+        other = [np.empty_like(slot) for slot in state]
+        new = np.empty_like(state[0]) if state else np.empty(0)
+        return cls((other, state) if steps % 2 else (state, other), new, np.array([steps]))
 
 
 class Optimizer(Fixed, ABC):
     """An update rule with its state.
 
     To implement: name the constructor's keywords in ``hyperparameters`` and the state vectors in ``slots``, and define
-    :meth:`_compute`. State begins at zero when the first step shows the size. Hyperparameters may be assigned between
-    steps, and are checked as by the constructor; no other name can be, but for those with a leading underscore.
+    :meth:`_compute`; state vectors that hold no negative number are also named in ``nonnegative``. State begins at zero
+    when the first step shows the size. Hyperparameters may be assigned between steps, and are checked as by the
+    constructor; no other name can be, but for those with a leading underscore.
 
     Parameters
     ----------
@@ -37,16 +64,16 @@ class Optimizer(Fixed, ABC):
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("lr",)
     slots: ClassVar[tuple[str, ...]] = ()
+    nonnegative: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, lr: float) -> None:
         self.lr = lr
-        self._step_count = 0
-        self._allocate([np.zeros(0) for _ in self.slots])
+        self._memory = _Memory.of([np.zeros(0) for _ in self.slots])
 
     @property
     def step_count(self) -> int:
         """Number of steps taken; cannot be assigned."""
-        return self._step_count
+        return int(self._memory.steps[0])
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a hyperparameter to what the constructor makes of the value; else as :class:`Fixed`."""
@@ -68,9 +95,7 @@ class Optimizer(Fixed, ABC):
 
     @lr.setter
     def lr(self, value: float) -> None:
-        if not (value > 0.0 and math.isfinite(value)):
-            raise ArgumentError(f"lr must be a positive finite number, got {value!r}")
-        self._lr = float(value)
+        self._lr = _positive(value, "lr")
 
     @abstractmethod
     def _compute(self, theta: Array, gradient: Array, state: list[Array], new_state: list[Array], new: Array) -> None:
@@ -78,12 +103,6 @@ class Optimizer(Fixed, ABC):
 
         ``step_count`` is the number of steps before this one.
         """
-
-    def _allocate(self, state: list[Array]) -> None:
-        """Adopt ``state`` and make the buffers for the next one."""
-        self._state = state
-        self._new_state = [np.empty_like(slot) for slot in state]
-        self._new = np.empty_like(state[0]) if state else np.empty(0)
 
     def step(self, theta: Array, gradient: Array) -> None:
         """Update parameters in place.
@@ -98,10 +117,18 @@ class Optimizer(Fixed, ABC):
         Raises
         ------
         ShapeError, DTypeError
-            If the two do not match, or do not match the state of earlier steps.
+            If the two are not arrays that match, or do not match the state of earlier steps, or theta is read-only.
         NonFiniteError
             If the gradient is not finite or the update overflows. Parameters and state are as before.
         """
+        for value, name in ((theta, "theta"), (gradient, "gradient")):
+            if not isinstance(value, np.ndarray):
+                raise DTypeError(
+                    f"{name} must be one float32 or float64 vector, such as net.theta and grads.theta, got "
+                    f"{type(value).__name__}"
+                )
+        if not theta.flags.writeable:
+            raise DTypeError("theta must be writable, for it is changed in place, and is read-only")
         if gradient.shape != theta.shape or gradient.dtype != theta.dtype:
             raise ShapeError(
                 f"gradient must match theta, {theta.shape} {theta.dtype}; got {gradient.shape} {gradient.dtype}"
@@ -124,12 +151,18 @@ class Optimizer(Fixed, ABC):
             If theta does not match the state of earlier steps.
         NonFiniteError
             If the update overflows. Parameters and state are as before.
+
+        Notes
+        -----
+        A KeyboardInterrupt at any point leaves parameters and state both as before or both as after.
         """
-        if self._new.shape != theta.shape or self._new.dtype != theta.dtype:
+        if self._memory.new.shape != theta.shape or self._memory.new.dtype != theta.dtype:
             self._begin(theta)
+        states, new, _ = memory = self._memory
+        n = self.step_count
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
-                self._compute(theta, gradient, self._state, self._new_state, self._new)
+                self._compute(theta, gradient, states[n % 2], states[1 - n % 2], new)
         except FloatingPointError as error:
             raise NonFiniteError(
                 f"the update of the parameters is not finite ({error}), with gradient entries up to "
@@ -137,9 +170,8 @@ class Optimizer(Fixed, ABC):
                 "Parameters and optimizer are as before",
                 what="gradient",
             ) from error
-        np.copyto(theta, self._new)
-        self._state, self._new_state = self._new_state, self._state
-        self._step_count += 1
+        # both writes in one call that runs no Python: a signal is handled before it or after it
+        list(map(np.ndarray.__setitem__, (theta, memory.steps), (..., 0), (new, n + 1)))
 
     def _begin(self, theta: Array) -> None:
         """Make zero state for ``theta``, unless there is state of another vector."""
@@ -147,10 +179,10 @@ class Optimizer(Fixed, ABC):
             raise DTypeError(f"theta must be one float32 or float64 vector, got {theta.shape} {theta.dtype}")
         if self.step_count:
             raise ShapeError(
-                f"this optimizer has the state of {self._new.size} {self._new.dtype} parameters, got theta with "
+                f"this optimizer has the state of {self._memory.new.size} {self._memory.new.dtype} parameters, got theta with "
                 f"{theta.size} {theta.dtype}: make a new {type(self).__name__} for each network"
             )
-        self._allocate([np.zeros_like(theta) for _ in self.slots])
+        self._memory = _Memory.of([np.zeros_like(theta) for _ in self.slots])
 
     def state_dict(self) -> dict[str, Array]:
         """Copy settings and state.
@@ -162,7 +194,7 @@ class Optimizer(Fixed, ABC):
             first step). ``numpy.savez`` can store it.
         """
         settings = {name: np.array(getattr(self, name)) for name in (*self.hyperparameters, "step_count")}
-        return settings | {name: slot.copy() for name, slot in zip(self.slots, self._state, strict=True)}
+        return settings | {name: slot.copy() for name, slot in zip(self.slots, self._memory.states[self.step_count % 2], strict=True)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` of the same kind of optimizer returned; the next step continues exactly.
@@ -175,17 +207,33 @@ class Optimizer(Fixed, ABC):
         Raises
         ------
         StateDictError
-            If keys are missing or unknown, or the state vectors do not fit each other. The optimizer is unchanged.
-        ArgumentError
-            If a hyperparameter is out of range.
+            If keys are missing or unknown, or the state vectors do not fit each other or ``step_count``.
+        ArgumentError, DTypeError
+            If a hyperparameter is out of range, or of another type. On any fault the optimizer is unchanged.
         """
+        if not isinstance(state, Mapping):
+            raise DTypeError(f"state must be a mapping, as state_dict() returns it, got {type(state).__name__}")
         wanted = {*self.hyperparameters, "step_count", *self.slots}
         if wanted != set(state):
             raise StateDictError(
                 f"the state of {type(self).__name__} must have the keys {sorted(wanted)}: "
-                f"missing {sorted(wanted - set(state))}, unknown {sorted(set(state) - wanted)}"
+                f"missing {sorted(wanted - set(state))}, unknown {sorted(map(str, set(state) - wanted))}"
             )
-        slots = [np.array(state[name]) for name in self.slots]
+        fresh = type(self)(**{name: plain(state[name], name).tolist() for name in self.hyperparameters})
+        slots = self._checked_slots(state)
+        steps = plain(state["step_count"], "step_count")
+        if steps.shape != () or steps.dtype.kind not in "iu" or not 0 <= steps < 2**62:
+            raise StateDictError(
+                f"step_count must be one integer of at least 0, the number of steps taken, got {state['step_count']!r}"
+            )
+        if steps == 0 and any(slot.any() for slot in slots):
+            raise StateDictError(f"step_count must be the number of steps that made {', '.join(self.slots)}, got 0")
+        fresh._memory = _Memory.of(slots, int(steps))
+        self.__dict__.update(fresh.__dict__)  # in one call that runs no Python: all of it or nothing
+
+    def _checked_slots(self, state: Mapping[str, Any]) -> list[Array]:
+        """Copies of the state vectors, or a refusal."""
+        slots = [np.array(plain(state[name], name)) for name in self.slots]
         for name, slot in zip(self.slots, slots, strict=True):
             if slot.ndim != 1 or slot.dtype not in (np.float32, np.float64) or not np.isfinite(slot).all():
                 raise StateDictError(
@@ -193,13 +241,9 @@ class Optimizer(Fixed, ABC):
                 )
             if slot.shape != slots[0].shape or slot.dtype != slots[0].dtype:
                 raise StateDictError(f"{name} must match {self.slots[0]}, {slots[0].shape}; got {slot.shape}")
-        steps = np.asarray(state["step_count"])
-        if steps.shape != () or steps.dtype.kind not in "iu" or steps < 0:
-            raise StateDictError(f"step_count must be an integer of at least 0, got {state['step_count']!r}")
-        fresh = type(self)(**{name: np.asarray(state[name]).tolist() for name in self.hyperparameters})
-        self.__dict__.update(fresh.__dict__)
-        self._step_count = int(steps)
-        self._allocate(slots)
+            if name in self.nonnegative and (slot < 0).any():
+                raise StateDictError(f"{name} must hold no negative numbers, got {slot.min()}")
+        return slots
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.hyperparameters)
@@ -223,20 +267,18 @@ class SGD(Optimizer):
 
     Raises
     ------
-    ArgumentError
-        If a value is out of range.
+    ArgumentError, DTypeError
+        If a value is out of range, or of another type.
     """
 
     hyperparameters = ("lr", "momentum", "nesterov")
     slots = ("momentum_buffer",)
 
     def __init__(self, lr: float, momentum: float = 0.0, nesterov: bool = False) -> None:
-        if not 0.0 <= momentum < 1.0:
-            raise ArgumentError(f"momentum must satisfy 0 <= momentum < 1, got {momentum!r}")
-        if nesterov and momentum == 0.0:
-            raise ArgumentError("nesterov=True looks ahead along the momentum: give momentum > 0, such as 0.9")
         super().__init__(lr)
-        self.momentum, self.nesterov = float(momentum), bool(nesterov)
+        self.momentum, self.nesterov = probability(momentum, "momentum"), flag(nesterov, "nesterov")
+        if self.nesterov and self.momentum == 0.0:
+            raise ArgumentError("nesterov=True looks ahead along the momentum: give momentum > 0, such as 0.9")
 
     def _compute(self, theta: Array, gradient: Array, state: list[Array], new_state: list[Array], new: Array) -> None:
         """``b = momentum b + g``; the parameters move against b, or against ``g + momentum b``."""
@@ -265,20 +307,20 @@ class Adam(Optimizer):
 
     Raises
     ------
-    ArgumentError
-        If a value is out of range.
+    ArgumentError, DTypeError
+        If a value is out of range, or of another type.
     """
 
     hyperparameters = ("lr", "betas", "eps")
     slots = ("exp_avg", "exp_avg_sq")
+    nonnegative = ("exp_avg_sq",)
 
     def __init__(self, lr: float = 1e-3, betas: Sequence[float] = (0.9, 0.999), eps: float = 1e-8) -> None:
-        if len(betas) != 2 or not all(0.0 <= beta < 1.0 for beta in betas):
-            raise ArgumentError(f"betas must be two numbers with 0 <= beta < 1, got {betas!r}")
-        if not (eps > 0.0 and math.isfinite(eps)):
-            raise ArgumentError(f"eps must be a positive finite number, got {eps!r}")
         super().__init__(lr)
-        self.betas, self.eps = (float(betas[0]), float(betas[1])), float(eps)
+        if not isinstance(betas, Sequence | np.ndarray) or isinstance(betas, str | bytes) or np.shape(betas) != (2,):
+            raise ArgumentError(f"betas must be two numbers with 0 <= beta < 1, got {betas!r}")
+        self.betas = (probability(betas[0], "betas[0]"), probability(betas[1], "betas[1]"))
+        self.eps = _positive(eps, "eps")
 
     def _compute(self, theta: Array, gradient: Array, state: list[Array], new_state: list[Array], new: Array) -> None:
         """Running means of g and g^2; the corrections for their start at zero are in the scalars."""
@@ -296,6 +338,14 @@ class Adam(Optimizer):
         np.divide(mean, new, out=new)
         new *= self._lr * root / (1.0 - _power(beta1, t))
         np.subtract(theta, new, out=new)
+
+
+def _positive(value: Any, name: str) -> float:
+    """A number above 0."""
+    value = number(value, name)
+    if value <= 0.0:
+        raise ArgumentError(f"{name} must be a positive finite number, got {value!r}")
+    return value
 
 
 def _power(base: float, n: int) -> float:
