@@ -180,7 +180,7 @@ class Interrupting:
 
 
 def everywhere(change):
-    """Call ``change(interrupting)`` with an interrupt at its first bytecode, at its second, ... until there are no more."""
+    """Call ``change(interrupting)`` with an interrupt at its first bytecode, at its second, and so on to the last."""
     for at in range(1, 100_000):
         interrupting = Interrupting(at)
         try:

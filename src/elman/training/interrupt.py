@@ -11,8 +11,8 @@ from typing import Any
 class DeferredInterrupt:
     """Within ``with``, the first SIGINT sets :attr:`requested`; the second raises KeyboardInterrupt at once.
 
-    The handler that was there is put back on leaving, and before the second raises. Python delivers signals to the main thread alone; in another
-    thread, or where SIGINT is ignored or handled outside Python, nothing is installed.
+    The handler that was there is put back on leaving, and before the second raises. Python delivers signals to the main
+    thread alone; in another thread, or where SIGINT is ignored or handled outside Python, nothing is installed.
     """
 
     def __init__(self) -> None:

@@ -171,15 +171,17 @@ class Optimizer(Fixed, ABC):
                 what="gradient",
             ) from error
         # both writes in one call that runs no Python: a signal is handled before it or after it
-        list(map(np.ndarray.__setitem__, (theta, memory.steps), (..., 0), (new, n + 1)))
+        write: Any = np.ndarray.__setitem__
+        list(map(write, (theta, memory.steps), (..., 0), (new, n + 1)))
 
     def _begin(self, theta: Array) -> None:
         """Make zero state for ``theta``, unless there is state of another vector."""
         if theta.ndim != 1 or theta.dtype not in (np.float32, np.float64):
             raise DTypeError(f"theta must be one float32 or float64 vector, got {theta.shape} {theta.dtype}")
         if self.step_count:
+            own = self._memory.new
             raise ShapeError(
-                f"this optimizer has the state of {self._memory.new.size} {self._memory.new.dtype} parameters, got theta with "
+                f"this optimizer has the state of {own.size} {own.dtype} parameters, got theta with "
                 f"{theta.size} {theta.dtype}: make a new {type(self).__name__} for each network"
             )
         self._memory = _Memory.of([np.zeros_like(theta) for _ in self.slots])
@@ -194,7 +196,8 @@ class Optimizer(Fixed, ABC):
             first step). ``numpy.savez`` can store it.
         """
         settings = {name: np.array(getattr(self, name)) for name in (*self.hyperparameters, "step_count")}
-        return settings | {name: slot.copy() for name, slot in zip(self.slots, self._memory.states[self.step_count % 2], strict=True)}
+        present = self._memory.states[self.step_count % 2]
+        return settings | {name: slot.copy() for name, slot in zip(self.slots, present, strict=True)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` of the same kind of optimizer returned; the next step continues exactly.
