@@ -135,7 +135,7 @@ def test_a_wrong_value_in_a_saved_state_is_named_and_changes_nothing(name, value
     with pytest.raises((StateDictError, ArgumentError, DTypeError), match=name):
         other.load_state_dict(optimizer.state_dict() | {name: value})
     assert pickle.dumps(other.state_dict()) == before
-    with pytest.raises(DTypeError, match="state must be a mapping.*got list"):
+    with pytest.raises(DTypeError, match="state must be a mapping.*got a list of 1"):
         other.load_state_dict([("lr", 0.1)])
     with pytest.raises(StateDictError, match="unknown .'7'"):
         other.load_state_dict(optimizer.state_dict() | {7: 0.1})
