@@ -39,9 +39,7 @@ def objects(items):
 @pytest.mark.parametrize("bad", [{"w": np.ones(3)}, [np.ones(3)], (1.0, 2.0)])
 def test_clipping_takes_one_array(bad):
     for clip in (lambda g: clip_by_global_norm(g, 1.0), global_norm):
-        with pytest.raises(
-            DTypeError, match=r"gradient must be one array of float32 or float64, got a .*grads.theta"
-        ):
+        with pytest.raises(DTypeError, match=r"gradient must be one array of float32 or float64, got a .*grads.theta"):
             clip(bad)
 
 
@@ -98,9 +96,7 @@ def test_sources_that_numpy_takes_too():
 def test_a_state_in_the_order_of_a_batch_first_input(cell):
     layer = cell(D, H, num_layers=2, batch_first=True, rng=0)
     h0 = np.zeros((B, 2, H))
-    with pytest.raises(
-        ShapeError, match=r"h0 must have shape .* got \(4, 2, 3\); .*h0.swapaxes\(0, 1\)"
-    ):
+    with pytest.raises(ShapeError, match=r"h0 must have shape .* got \(4, 2, 3\); .*h0.swapaxes\(0, 1\)"):
         layer(X.swapaxes(0, 1), h0 if cell is elman.RNN else (h0, h0))
     with pytest.raises(ShapeError, match=r"got \(4, 2, 3\); .*h0.swapaxes\(0, 1\)"):
         diagnose(layer, X.swapaxes(0, 1), h0=h0)
@@ -125,7 +121,7 @@ def test_a_wrong_number_of_states():
     for bad, was in (((h, h, h), "a tuple of 3"), ([h], "a list of 1"), (h, r"an array of shape \(1, 4, 3\)")):
         with pytest.raises(ShapeError, match=rf"h0 must be the tuple \(h0, c0\), one array for each.*got {was}"):
             elman.LSTM(D, H, rng=0)(X, bad)
-    with pytest.raises(DTypeError, match="c0 must be an array of numbers, got None"):
+    with pytest.raises(DTypeError, match="c0 must be an array of real numbers, got None"):
         elman.LSTM(D, H, rng=0)(X, (h, None))
     with pytest.raises(ShapeError, match="h0 must be one array, for the cell has one state; got a tuple of 2"):
         elman.RNN(D, H, rng=0)(X, (h, h))
@@ -157,23 +153,21 @@ def test_what_is_no_array(use):
 
 
 def test_targets_that_are_no_array():
-    with pytest.raises(DTypeError, match="y must be an array of numbers, got None"):
+    with pytest.raises(DTypeError, match="y must be an array of real numbers, got None"):
         fit(network(), X, None)
 
 
 @pytest.mark.parametrize("use", TAKERS)
 def test_bfloat16_of_torch(use):
     torch = pytest.importorskip("torch")
-    with pytest.raises(
-        DTypeError, match=r"x(_t)? must be .* or float64, got bfloat16: x(_t)?.float\(\)"
-    ):
+    with pytest.raises(DTypeError, match=r"x(_t)? must be .* or float64; got bfloat16: .* x(_t)?.float\(\)"):
         TAKERS[use](torch.zeros(T, B, D, dtype=torch.bfloat16))
 
 
 @pytest.mark.parametrize("use", TAKERS)
 def test_bfloat16_of_numpy(use):
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
-    with pytest.raises(DTypeError, match=r'float32 or float64, got bfloat16: x(_t)?.astype\("float32"\)'):
+    with pytest.raises(DTypeError, match=r'float32 or float64; got bfloat16: x(_t)?.astype\("float32"\)'):
         TAKERS[use](X.astype(bfloat16))
 
 
@@ -181,7 +175,7 @@ def test_bfloat16_weights():
     torch = pytest.importorskip("torch")
     weights = torch.nn.RNN(D, H).to(torch.bfloat16).state_dict()
     layer = elman.RNN(D, H, rng=0)
-    with pytest.raises(DTypeError, match=r"weight_ih_l0 .*got bfloat16: weight_ih_l0.float\(\)"):
+    with pytest.raises(DTypeError, match=r"weight_ih_l0 .*got bfloat16: .*weight_ih_l0.float\(\)"):
         layer.load_state_dict(weights)
     layer.load_state_dict({name: w.float() for name, w in weights.items()})
 
@@ -242,7 +236,11 @@ ANSWERS = [
     (lambda o: (None, np.ones_like(o)), DTypeError, "must return a number as the loss.*got None"),
     (lambda o: ("1", np.ones_like(o)), DTypeError, r"must return a number as the loss.*got '1' \(str\)"),
     (lambda o: (np.ones(3), np.ones_like(o)), DTypeError, r"must return a number as the loss.*shape \(3,\)"),
-    (lambda o: (1.0, None), DTypeError, "d_output of Saying.value_and_gradient must be an array of numbers, got None"),
+    (
+        lambda o: (1.0, None),
+        DTypeError,
+        "d_output of Saying.value_and_gradient must be an array of real numbers, got None",
+    ),
     (lambda o: (1.0, np.ones(7)), ShapeError, r"d_output of Saying.* must have the shape of the output.*got \(7,\)"),
     (lambda o: (1.0, 1j * o), DTypeError, "d_output of Saying.* must hold real numbers, got dtype complex128"),
     (lambda o: (np.nan, np.ones_like(o)), NonFiniteError, "returned nan as the loss for a finite output, up to .*look"),
@@ -325,5 +323,5 @@ def test_arrays_of_numbers_come_as_they_are():
     x = np.zeros((2, 3), np.float32)[:, ::-1]
     assert array(x, "x") is x
     assert array([[1, 2]], "x").dtype.kind == "i"
-    with pytest.raises(DTypeError, match=r"x must be an array of numbers, got .*dtype datetime64"):
+    with pytest.raises(DTypeError, match=r"x must be an array of real numbers, got .*dtype datetime64"):
         array(np.zeros(2, "M8[s]"), "x")

@@ -58,7 +58,7 @@ def array(value: Any, name: str) -> NDArray[Any]:
     ShapeError
         For a list of rows of unequal length.
     """
-    must = f"{name} must be an array of numbers"
+    must = f"{name} must be an array of real numbers"
     if value is None or isinstance(value, type):
         cure = "give one, or leave out an argument that may be" if value is None else f"make one, {value.__name__}(...)"
         raise DTypeError(f"{must}, got {kind(value)}: {cure}")
@@ -70,8 +70,10 @@ def array(value: Any, name: str) -> NDArray[Any]:
     if isinstance(value, Mapping):
         raise DTypeError(f"{must}, got {kind(value)}: give one of its arrays")
     if "bfloat16" in str(getattr(value, "dtype", "")):
-        way = f"{name}.float()" if _package(value) == "torch" else f'{name}.astype("float32")'
-        raise DTypeError(f"{must} of float16, float32 or float64, got bfloat16: {way} holds the same numbers")
+        way = f'{name}.astype("float32")'
+        if _package(value) == "torch":
+            way = f"NumPy cannot read it, but {name}.float()"
+        raise DTypeError(f"{must}, float16, float32 or float64; got bfloat16: {way} holds the same numbers")
     if getattr(value, "requires_grad", False) is True:
         raise DTypeError(
             f"{must}, and NumPy cannot read it as one: it is a tensor whose gradients its framework follows. Give "

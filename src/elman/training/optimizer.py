@@ -225,10 +225,12 @@ class Optimizer(Fixed, ABC):
             )
         fresh = type(self)(**{name: plain(state[name], name).tolist() for name in self.hyperparameters})
         slots = self._checked_slots(state)
-        steps = plain(state["step_count"], "step_count")
-        if steps.shape != () or steps.dtype.kind not in "iu" or not 0 <= steps < 2**62:
+        steps = state["step_count"]
+        if isinstance(steps, np.ndarray) and not steps.ndim:
+            steps = steps[()]
+        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or not 0 <= steps < 2**62:
             raise StateDictError(
-                f"step_count must be one integer of at least 0, the number of steps taken, got {state['step_count']!r}"
+                f"step_count must be an integer of at least 0, the number of steps taken, got {kind(steps)}"
             )
         if steps == 0 and any(slot.any() for slot in slots):
             raise StateDictError(f"step_count must be the number of steps that made {', '.join(self.slots)}, got 0")
