@@ -76,7 +76,8 @@ def array(value: Any, name: str) -> NDArray[Any]:
         raise DTypeError(f"{must}, float16, float32 or float64; got bfloat16: {way} holds the same numbers")
     if getattr(value, "requires_grad", False) is True:
         raise DTypeError(
-            f"{must}, and NumPy cannot read it as one: it is a tensor whose gradients its framework follows. Give "
+            f"{name} must be an array of numbers, and NumPy cannot read it as one: it is a tensor whose gradients its "
+            "framework follows. Give "
             f"{name}.detach(); for weights, module.state_dict() in the place of dict(module.named_parameters())"
         )
     try:
