@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -44,7 +42,7 @@ def test_clipping_takes_one_array(bad):
 
 
 def test_clipping_takes_real_numbers_that_it_can_change():
-    with pytest.raises(DTypeError, match="got an array of shape .* and dtype int64"):
+    with pytest.raises(DTypeError, match="got ndarray of shape .* and dtype int64"):
         clip_by_global_norm(np.array([3, 4]), 1.0)
     fixed = np.array([3.0, 4.0])
     fixed.flags.writeable = False
@@ -118,7 +116,7 @@ def test_a_state_that_lacks_an_axis_or_has_one_too_many():
 
 def test_a_wrong_number_of_states():
     h = np.zeros((1, B, H))
-    for bad, was in (((h, h, h), "a tuple of 3"), ([h], "a list of 1"), (h, r"an array of shape \(1, 4, 3\)")):
+    for bad, was in (((h, h, h), "a tuple of 3"), ([h], "a list of 1"), (h, r"ndarray of shape \(1, 4, 3\)")):
         with pytest.raises(ShapeError, match=rf"h0 must be the tuple \(h0, c0\), one array for each.*got {was}"):
             elman.LSTM(D, H, rng=0)(X, bad)
     with pytest.raises(DTypeError, match="c0 must be an array of real numbers, got None"):
@@ -311,12 +309,12 @@ def test_kinds():
         ([1], "a list of 1"),
         ((), "an empty tuple"),
         ({"a": 1, "b": 2, "c": 3, "d": 4}, "a dict with the keys 'a', 'b', 'c', ..."),
-        (np.zeros(3), "an array of shape (3,) and dtype float64"),
+        (np.zeros(3), "ndarray of shape (3,) and dtype float64"),
         (elman.RNN(D, H, rng=0), "RNN"),
     ):
         assert kind(value) == words
     assert len(kind("a" * 10**6)) < 60
-    assert re.match(r"numpy's Generator", kind(np.random.default_rng(0)))
+    assert kind(np.random.default_rng(0)) == "Generator"
 
 
 def test_arrays_of_numbers_come_as_they_are():

@@ -14,6 +14,9 @@ from .errors import ArgumentError, DTypeError, ShapeError
 NUMBERS = "fiubc"
 """Kinds of dtypes that hold numbers; which of them an argument takes is for others to say."""
 
+FRAMEWORKS = ("torch", "keras", "tensorflow", "tf_keras", "flax", "onnx")
+"""Packages whose classes are called like ours."""
+
 
 def kind(value: Any) -> str:
     """What something is, for the end of "..., got"."""
@@ -23,7 +26,7 @@ def kind(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} itself"
     if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape} and dtype {value.dtype}"
+        return f"ndarray of shape {value.shape} and dtype {value.dtype}"
     if isinstance(value, list | tuple | Set | Mapping) and not value:
         return f"an empty {name}"
     if isinstance(value, Mapping):
@@ -33,7 +36,7 @@ def kind(value: Any) -> str:
     if isinstance(value, str | bytes | bool | int | float | complex):
         return f"{shortened(value)} ({name})"
     root = _package(value)
-    return name if root in ("builtins", "elman", "__main__") else f"{root}'s {name}"
+    return f"{root}'s {name}" if root in FRAMEWORKS else name
 
 
 def model_cure(value: Any) -> str:
