@@ -69,7 +69,8 @@ def trajectories(lin: Any, caller: str, sequences: int = 1) -> Linearization:
             cure = f"linearize the model along its input first: {caller}(model.linearize(x))"
         else:
             cure = f"wrap Jacobians (T, S, S) or (T, n, S, S) first: {caller}(elman.JacobianStack(J))"
-        raise DTypeError(f"{caller} takes a Linearization, got {kind(lin)}; {cure}")
+        was = "ndarray" if isinstance(lin, np.ndarray) else kind(lin)  # whatever its shape
+        raise DTypeError(f"{caller} takes a Linearization, got {was}; {cure}")
     if lin.n_sequences < sequences:
         count = "one sequence, got none" if sequences == 1 else f"{sequences} sequences, got {lin.n_sequences}"
         raise ArgumentError(f"{caller} needs at least {count}")
