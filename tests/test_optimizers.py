@@ -325,6 +325,18 @@ def test_step_refuses_what_does_not_match():
         optimizer.step(np.zeros(3), np.zeros(3, np.float32))
     with pytest.raises(DTypeError, match="one float32 or float64 vector"):
         optimizer.step(np.zeros((3, 1)), np.zeros((3, 1)))
+    fixed = np.zeros(3)
+    fixed.flags.writeable = False
+    for theta, gradient, words in (
+        (np.zeros(3), {"w": np.ones(3)}, "gradient must be one float32 or float64 vector.*grads.theta, got a dict"),
+        (np.zeros(3, int), np.ones(3, int), "theta must be .* got ndarray .* int64"),
+        (np.zeros(3), np.ma.ones(3), "gradient must be one float32 or float64 vector"),
+        (fixed, np.ones(3), "theta must be writable"),
+    ):
+        with pytest.raises(DTypeError, match=words):
+            optimizer.step(theta, gradient)
+    with pytest.raises(NonFiniteError, match="theta holds numbers that are not finite"):
+        optimizer.step(np.array([0.0, np.nan, 0.0]), np.ones(3))
     optimizer.step(np.zeros(3), np.ones(3))
     with pytest.raises(ShapeError, match=r"state of 3 float64 parameters.*make a new Adam"):
         optimizer.step(np.zeros(4), np.ones(4))

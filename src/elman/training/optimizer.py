@@ -120,10 +120,11 @@ class Optimizer(Fixed, ABC):
         ShapeError, DTypeError
             If the two are not arrays that match, or do not match the state of earlier steps, or theta is read-only.
         NonFiniteError
-            If the gradient is not finite or the update overflows. Parameters and state are as before.
+            If theta or the gradient is not finite or the update overflows. Parameters and state are as before.
         """
         for value, name in ((theta, "theta"), (gradient, "gradient")):
-            if not isinstance(value, np.ndarray):
+            plain_one = isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
+            if not plain_one or value.dtype not in (np.float32, np.float64):
                 raise DTypeError(
                     f"{name} must be one float32 or float64 vector, such as net.theta and grads.theta, got "
                     f"{kind(value)}"
@@ -134,6 +135,8 @@ class Optimizer(Fixed, ABC):
             raise ShapeError(
                 f"gradient must match theta, {theta.shape} {theta.dtype}; got {gradient.shape} {gradient.dtype}"
             )
+        if not (math.isfinite(sum_of_squares(theta)) or np.isfinite(theta).all()):
+            raise NonFiniteError("theta holds numbers that are not finite: load weights that are", what="parameter")
         if not (math.isfinite(sum_of_squares(gradient)) or np.isfinite(gradient).all()):
             raise NonFiniteError("the gradient is not finite; parameters and optimizer are as before", what="gradient")
         self.apply(theta, gradient)
