@@ -36,7 +36,7 @@ def run_script():
     """
 
     def run(text: str, timeout: float = 240, **environment: str | None) -> str:
-        env = {**os.environ, "PYTHONPATH": str(Path(elman.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+        env = {**os.environ, "PYTHONPATH": str(Path(elman.__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"}
         for name, value in environment.items():
             if value is None:
                 env.pop(name, None)

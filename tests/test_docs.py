@@ -81,6 +81,13 @@ def test_python_runs_and_prints_what_the_page_shows(page, quiet_pyplot, restore_
             assert words(printed.getvalue()) == words(output), f"{page.name}, line {line}"
 
 
+def test_the_first_example_warns_of_nothing(run_script, tmp_path):
+    """As ``python -W error`` runs it: no warning at import, in a first call, or from the packages below."""
+    _, _, code, _ = blocks(ROOT / "README.md")[0]
+    assert "elman.fit(" in code
+    run_script(f"import os\nos.chdir({str(tmp_path)!r})\n{code}", PYTHONWARNINGS="error", MPLBACKEND="Agg")
+
+
 def test_pages_have_blocks_to_run():
     """Every page shows Python, and much of it with its output."""
     counts = {page.stem: len(blocks(page)) for page in PAGES}

@@ -488,9 +488,12 @@ def test_the_radius_at_rest_is_that_at_the_mean_of_the_initial_states():
     assert d.facts.rest_radius == pytest.approx(np.abs(np.linalg.eigvals(slopes[:, None] * W)).max(), rel=1e-10)
 
 
-@pytest.mark.parametrize(
-    "h0", [0.0, np.zeros(6), np.zeros((1, 0, 6)), (), "abc", (np.zeros((1, 2, 6)), np.zeros((1, 1, 6)))]
-)
+@pytest.mark.parametrize("h0", [0.0, np.zeros(6), np.zeros((1, 0, 6)), (), (np.zeros((1, 2, 6)), np.zeros((1, 1, 6)))])
 def test_initial_states_of_another_shape_are_refused(h0):
     with pytest.raises(ShapeError, match="h0 must be an array of shape"):
         elman.diagnose(elman.RNN(2, 6, rng=0), level="weights", input_sd=1.0, length=20, h0=h0, rng=0)
+
+
+def test_initial_states_that_are_no_numbers_are_refused():
+    with pytest.raises(DTypeError, match=r"h0 must be an array of real numbers, got 'abc' \(str\)"):
+        elman.diagnose(elman.RNN(2, 6, rng=0), level="weights", input_sd=1.0, length=20, h0="abc", rng=0)

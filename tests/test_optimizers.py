@@ -3,7 +3,9 @@
 import json
 import math
 import pickle
+import sys
 import tracemalloc
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +102,148 @@ def test_load_state_dict_refuses_what_does_not_fit():
     assert other.step_count == 0
 
 
+WRONG_VALUES = [
+    ("step_count", -5),
+    ("step_count", 2.0),
+    ("step_count", True),
+    ("step_count", [1]),
+    ("step_count", 0),  # with a state that steps have made
+    ("step_count", np.uint64(2**63)),
+    ("lr", "0.1"),
+    ("lr", None),
+    ("lr", True),
+    ("lr", [0.1, 0.2]),
+    ("lr", 1j),
+    ("lr", np.inf),
+    ("eps", -1e-8),
+    ("betas", 0.9),
+    ("betas", "ab"),
+    ("betas", [[0.9, 0.999]]),
+    ("betas", [0.9, None]),
+    ("exp_avg", "abcd"),
+    ("exp_avg", np.ma.masked_array(np.zeros(4), mask=[1, 0, 0, 0])),
+    ("exp_avg_sq", np.array([0.0, 1.0, -1e-9, 0.0])),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_VALUES)
+def test_a_wrong_value_in_a_saved_state_is_named_and_changes_nothing(name, value):
+    optimizer, other = Adam(0.5), Adam(0.25, (0.5, 0.6), 1e-3)
+    run(optimizer, START.copy(), 2)
+    run(other, START.copy(), 3)
+    before = pickle.dumps(other.state_dict())
+    with pytest.raises((StateDictError, ArgumentError, DTypeError), match=name):
+        other.load_state_dict(optimizer.state_dict() | {name: value})
+    assert pickle.dumps(other.state_dict()) == before
+    with pytest.raises(DTypeError, match="state must be a mapping.*got a list of 1"):
+        other.load_state_dict([("lr", 0.1)])
+    with pytest.raises(StateDictError, match="unknown .'7'"):
+        other.load_state_dict(optimizer.state_dict() | {7: 0.1})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SGD("0.1"), "lr must be a number, got '0.1'"),
+        (lambda: SGD(0.1, momentum=None), "momentum must be a number, got None"),
+        (lambda: SGD(0.1, 0.9, nesterov="no"), "nesterov must be True or False, got 'no'"),
+        (lambda: Adam(betas=(0.9, "0.99")), r"betas\[1\] must be a number"),
+        (lambda: Adam(eps=[1e-8]), "eps must be a number"),
+    ],
+)
+def test_hyperparameters_of_another_type(make, message):
+    with pytest.raises(DTypeError, match=message):
+        make()
+
+
+class Interrupting:
+    """Raises KeyboardInterrupt at one of the bytecodes that run within ``with``: where a signal may be handled."""
+
+    def __init__(self, at):
+        self.at, self.seen = at, 0
+
+    def trace(self, frame, event, argument):
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_code is not Interrupting.__exit__.__code__:
+            self.seen += 1
+            if self.seen == self.at:
+                raise KeyboardInterrupt
+        return self.trace
+
+    def __enter__(self):
+        self.previous = sys.gettrace()
+        sys.settrace(self.trace)
+        return self
+
+    def __exit__(self, *error):
+        sys.settrace(self.previous)
+
+
+def everywhere(change):
+    """Call ``change(interrupting)`` with an interrupt at its first bytecode, at its second, and so on to the last."""
+    for at in range(1, 100_000):
+        interrupting = Interrupting(at)
+        try:
+            change(interrupting)
+        except KeyboardInterrupt:
+            continue
+        assert interrupting.seen < at
+        return at - 1
+    raise AssertionError
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("earlier", [0, 1, 2])
+def test_an_interrupt_at_any_point_leaves_a_whole_step_or_none(make, earlier):
+    optimizer = make()
+    theta = run(optimizer, START.copy(), earlier)
+    after, theta_after = deepcopy(optimizer), theta.copy()
+    gradient = CURVATURE * (theta - CENTRE)
+    after.step(theta_after, gradient)
+    both = [(theta.tobytes(), optimizer.step_count), (theta_after.tobytes(), after.step_count)]
+    found = set()
+
+    def change(interrupting):
+        mine, own = theta.copy(), deepcopy(optimizer)
+        try:
+            with interrupting:
+                own.step(mine, gradient)
+        finally:
+            found.add((mine.tobytes(), own.step_count))
+            went = (mine.tobytes(), own.step_count) == both[1]
+            whole = after if went else optimizer
+            state = own.state_dict()
+            for name in own.slots:  # zeros made for a first step are as good as none
+                wanted = whole.state_dict()[name]
+                np.testing.assert_array_equal(state[name], wanted if wanted.size else np.zeros_like(state[name]))
+            # and it goes on as if nothing had been
+            if not went:
+                own.step(mine, gradient)
+            assert mine.tobytes() == theta_after.tobytes()
+
+    assert everywhere(change) > 100
+    assert found == set(both)
+
+
+def test_an_interrupt_at_any_point_leaves_a_whole_state_dict_loaded_or_none():
+    optimizer, other = Adam(0.5), Adam(0.25, (0.5, 0.6), 1e-3)
+    run(optimizer, START.copy(), 2)
+    run(other, START.copy(), 3)
+    both = [pickle.dumps(each.state_dict()) for each in (other, optimizer)]
+    found = set()
+
+    def change(interrupting):
+        own = deepcopy(other)
+        try:
+            with interrupting:
+                own.load_state_dict(optimizer.state_dict())
+        finally:
+            found.add(pickle.dumps(own.state_dict()))
+
+    assert everywhere(change) > 100
+    assert found == set(both)
+
+
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, "overflow"])
@@ -181,6 +325,18 @@ def test_step_refuses_what_does_not_match():
         optimizer.step(np.zeros(3), np.zeros(3, np.float32))
     with pytest.raises(DTypeError, match="one float32 or float64 vector"):
         optimizer.step(np.zeros((3, 1)), np.zeros((3, 1)))
+    fixed = np.zeros(3)
+    fixed.flags.writeable = False
+    for theta, gradient, words in (
+        (np.zeros(3), {"w": np.ones(3)}, "gradient must be one float32 or float64 vector.*grads.theta, got a dict"),
+        (np.zeros(3, int), np.ones(3, int), "theta must be .* got ndarray .* int64"),
+        (np.zeros(3), np.ma.ones(3), "gradient must be one float32 or float64 vector"),
+        (fixed, np.ones(3), "theta must be writable"),
+    ):
+        with pytest.raises(DTypeError, match=words):
+            optimizer.step(theta, gradient)
+    with pytest.raises(NonFiniteError, match="theta holds numbers that are not finite"):
+        optimizer.step(np.array([0.0, np.nan, 0.0]), np.ones(3))
     optimizer.step(np.zeros(3), np.ones(3))
     with pytest.raises(ShapeError, match=r"state of 3 float64 parameters.*make a new Adam"):
         optimizer.step(np.zeros(4), np.ones(4))

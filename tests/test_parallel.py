@@ -27,17 +27,51 @@ T, B, D, H = 100, 33, 17, 64
 def test_slabs_cover_the_range_in_multiples_of_the_unit(threads, unit):
     elman.set_num_threads(threads)
     for n, flops in itertools.product(
-        [0, 1, 2, 3, 4, 5, 8, 12, 31, 32, 33, 1000], [0.0, SPLIT_FLOPS - 1.0, SPLIT_FLOPS * 1.0, 1e12]
+        [0, 1, 2, 3, 4, 5, 8, 12, 31, 32, 33, 1000],
+        [0.0, SPLIT_FLOPS - 1.0, SPLIT_FLOPS * 1.0, SPLIT_FLOPS * 1.6, 1e12],
     ):
         cut = slabs(n, unit, flops)
         assert [i for a, b in cut for i in range(a, b)] == list(range(n))
         assert all(a < b for a, b in cut)
         assert all((b - a) % unit == 0 for a, b in cut[:-1])
         most = -(-n // unit)
-        assert len(cut) == min(most, threads if flops >= SPLIT_FLOPS else 1)
+        # each thread has half of SPLIT_FLOPS or more to do
+        assert len(cut) == min(most, threads, max(1, int(flops / (SPLIT_FLOPS / 2))))
         # no slab has two units more than another
         sizes = [-(-(b - a) // unit) for a, b in cut]
         assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+def test_of_rows_of_several_costs_only_the_work_there_is_counts():
+    """One long sequence among short ones is nearly all the work, and one thread's."""
+    elman.set_num_threads(2)
+    padded = 20.0 * SPLIT_FLOPS
+    assert slabs(64, 4, padded, [1000] * 64) == [(0, 32), (32, 64)]
+    assert slabs(64, 4, padded, [1000] + [1] * 63) == [(0, 64)]
+    assert slabs(64, 4, padded, [1000] * 32 + [0] * 32) == [(0, 16), (16, 64)]
+    assert slabs(64, 4, padded, [0] * 64) == [(0, 64)]
+    # 16 sequences of full length are four times as much work as pays, and what is not the longest slab pays too
+    assert len(slabs(64, 4, padded, [1000] * 16 + [1] * 48)) == 2
+    # as much in all, but nothing that a second thread could take off the first
+    assert slabs(8, 4, padded / 8, [1000] * 4 + [1] * 4) == [(0, 8)]
+
+
+def test_a_small_layer_never_wakes_the_pool(run_script):
+    script = """
+        import numpy as np, elman
+        from elman.kernels import parallel
+        elman.set_num_threads(8)
+        layer = elman.LSTM(8, 32, rng=0)
+        lengths = np.r_[300, np.ones(63, int)]
+        for x, options in ((np.zeros((50, 4, 8)), {}), (np.zeros((300, 64, 8)), {"lengths": lengths})):
+            trace = layer.trace(x, **options)
+            layer.backward(trace, np.ones_like(trace.output))
+            layer(x, **options)
+        print(parallel._pool)
+        layer.backward(layer.trace(np.zeros((300, 64, 8))), np.ones((300, 64, 32)))
+        print(parallel._pool is None)
+    """
+    assert run_script(script).split() == ["None", "False"]
 
 
 def test_results_come_in_order_and_the_first_slab_stays_here():

@@ -89,7 +89,13 @@ class KeepBest:
 
 
 def train(network: Network, series: Series, progress: bool, rng: int) -> History:
-    """Train on the years before the validation, and go back to the epoch that was best on it."""
+    """Train on the years before the validation, and go back to the epoch that was best on it.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C: half a training says nothing of the method.
+    """
     z, split = series.z, series.at(FIRST_VALIDATION_YEAR)
     best = KeepBest(PATIENCE)
     history = fit(
@@ -107,6 +113,8 @@ def train(network: Network, series: Series, progress: bool, rng: int) -> History
         progress=progress,
         rng=rng,
     )
+    if history.interrupted:
+        raise KeyboardInterrupt
     if best.theta is not None:
         network.theta[:] = best.theta
     return history
@@ -153,6 +161,8 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
         If matplotlib is missing.
     OSError
         If the picture cannot be written.
+    KeyboardInterrupt
+        After Ctrl-C, also during the training; there is no picture then.
     """
     check_folder(path)  # this and a missing matplotlib are found before the work, not after it
     figure = new_figure()

@@ -16,6 +16,7 @@ from .diagnostics.growth import backward_growth, unit_vectors
 from .diagnostics.intervals import interval_text
 from .diagnostics.validation import positive_number, require_finite, side_by_side, whole_number
 from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from .given import generator
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
 from .lists import is_list
@@ -118,7 +119,7 @@ class Monitor:
         self.warned: str | None = None
         self._listed = is_list(x)
         self._x = None if x is None else _sequences(x)
-        self._seed = int(np.random.default_rng(rng).integers(2**63))
+        self._seed = int(generator(rng).integers(2**63))
         self._seen = 0
         self._seconds = 0.0
         self._elapsed = self._last = 0.0

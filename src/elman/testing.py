@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .cells import Cell
 from .errors import NonFiniteError
+from .given import generator
 from .kernels import parallel
 from .kernels.parallel import get_num_threads, set_num_threads
 from .layers.buffers import Fresh
@@ -46,7 +47,7 @@ def check_adjoint(lin: Linearization, *, vectors: int = 3, rtol: float = 1e-12, 
     AssertionError
         Naming the window and the difference.
     """
-    rng = np.random.default_rng(rng)
+    rng = generator(rng)
     n, S, T = lin.n_sequences, lin.state_size, lin.n_steps
     for t0, t1 in [(0, T), (0, 1), (T - 1, T), (T // 2, T // 2 + 1)]:
         u, v = rng.standard_normal((2, n, vectors, S)).astype(lin.dtype)
@@ -91,7 +92,7 @@ def check_gradients(
     AssertionError
         Naming the argument and the difference.
     """
-    rng = np.random.default_rng(rng)
+    rng = generator(rng)
     x = np.array(x, dtype=np.float64)
     if options.get("training"):
         options["rng"] = int(rng.integers(2**32))
@@ -173,7 +174,7 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
     AssertionError
         Naming what failed.
     """
-    rng = np.random.default_rng(rng)
+    rng = generator(rng)
     with _two_threads():
         for name in cell.variants if variant is None else (variant,):
             for dtype in ("float64", "float32"):

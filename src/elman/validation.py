@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .errors import ArgumentError, DTypeError, ShapeError
+from .given import NUMBERS
+from .given import array as as_array
 from .lists import is_list as is_list
 
 Array = NDArray[Any]
@@ -112,22 +114,18 @@ def plain(value: ArrayLike, name: str) -> Array:
     Raises
     ------
     DTypeError
-        For a masked array, whose mask would be lost, and what has no numbers to give, such as a tensor on a GPU.
+        For a masked array, whose mask would be lost, and what has no numbers to give, such as None, a generator, an
+        array of objects or a tensor on a GPU.
     ShapeError
         For a list of rows of unequal length.
     """
-    if type(value) is np.ndarray:
+    if type(value) is np.ndarray and value.dtype.kind in NUMBERS:
         return value
     if isinstance(value, np.ma.MaskedArray):
         raise DTypeError(
             f"{name} must not be a masked array: fill the missing values first, such as {name}.filled(0.0)"
         )
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise ShapeError(f"{name} must be an array of numbers, all rows of one length: {error}") from error
-    except (TypeError, RuntimeError) as error:
-        raise DTypeError(f"{name} must be an array of numbers, and NumPy cannot read it as one: {error}") from error
+    return as_array(value, name)
 
 
 def floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError
+from ..given import generator
 from ..linearization import Array
 from .curve import GrowthCurve
 from .describe import describe
@@ -98,7 +99,7 @@ def diagnose_directions(
         x = side_by_side(x, "x", axis)
         y = None if y is None else side_by_side(y, "y", axis, 1 + target_axes(loss))
         as_sequences(model, x, y, options.get("h0"), "mse" if loss is None else loss, options.get("start"))
-    seed = int(np.random.default_rng(rng).integers(2**63)) if rng is None or _draws(rng) else rng
+    seed = int(generator(rng).integers(2**63)) if rng is None or _draws(rng) else rng
     found = {}
     for name, view in views.items():
         labels = _labels(view, x, y, loss)

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from ..errors import ArgumentError
+from ..given import generator
 from ..linearization import Array, Linearization
 from .frames import Frame, pushed_frames
 from .lyapunov import frame_arguments
@@ -122,7 +123,7 @@ def covariant_vectors(
     """
     lin = trajectories(lin, "covariant_vectors")
     T = lin.n_steps
-    rng = np.random.default_rng(rng)
+    rng = generator(rng)
     warmup = T // 5 if warmup is None else warmup
     k, warmup, start = frame_arguments(lin, k, warmup, None, rng, "covariant_vectors")
     settle = whole_number(T // 5 if settle is None else settle, "settle", 0, T - warmup - 1)

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
+from ..given import generator
 from ..linearization import Array, ElementwiseFactors, Linearization
 from .bidirectional import diagnose_directions, is_bidirectional
 from .curve import GrowthCurve
 from .growth import backward_growth, unit_vectors
 from .levels import LEVELS, Declared, WeightFacts, forward_capable, simulated
 from .report import Diagnosis
-from .sequences import Diagnosable, ModelSequences, Sequences, as_sequences
+from .sequences import Diagnosable, ModelSequences, Sequences, as_sequences, check_model
 from .streaming import Streamed, grid_lags, staggered_growth
 from .validation import positive_number, whole_number
 
@@ -129,6 +130,7 @@ def diagnose(
         names = ", ".join(f'"{name}" ({each.words})' for name, each in LEVELS.items())
         raise ArgumentError(f"level must be one of {names}; got {level!r}")
     plan = LEVELS[level]
+    check_model(model)
     threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
     vectors = plan.vectors if vectors is None else whole_number(vectors, "vectors", 1)
     max_sequences = whole_number(max_sequences, "max_sequences (intervals need a spread)", 2)
@@ -145,7 +147,7 @@ def diagnose(
             "max_sequences": max_sequences, **declared,
         }  # fmt: skip
         return diagnose_directions(model, x, y, level, rng, diagnose, options)  # type: ignore[arg-type]
-    rng = np.random.default_rng(rng)
+    rng = generator(rng)
     facts: WeightFacts | None = None
     reserved: Sequences | None
     batches: Iterator[Sequences]

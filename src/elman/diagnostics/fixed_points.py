@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import DTypeError, ShapeError
+from ..given import generator
 from ..linearization import Array
 from .dynamics import ConstantInput
 from .marginal import EPS, eigenvalue_rounding, growth_class
@@ -253,7 +254,7 @@ def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | No
     """States (n, S) to start from."""
     if isinstance(starts, int | np.integer):
         count = whole_number(starts, "starts", 1)
-        return np.random.default_rng(rng).uniform(-1.0, 1.0, (count, S))
+        return generator(rng).uniform(-1.0, 1.0, (count, S))
     given = plain_array(starts, "starts")
     if given.dtype.kind not in "fiu":
         raise DTypeError(f"starts must be real numbers, got dtype {given.dtype}")

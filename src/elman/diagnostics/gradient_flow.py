@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ShapeError
+from ..given import generator
 from ..linearization import Array, Linearization
 from .causes import norm_bound
 from .growth import backward_growth, first_fitted_lag, forward_growth, unit_vectors
@@ -176,16 +177,16 @@ def gradient_flow(
     lin = trajectories(lin, "gradient_flow")
     n, S = lin.n_sequences, lin.state_size
     vectors = whole_number(vectors, "vectors", 1)
-    generator = np.random.default_rng(rng)
+    rng = generator(rng)
     if start is None:
-        ends = unit_vectors(generator, n, vectors, S)
+        ends = unit_vectors(rng, n, vectors, S)
     else:
         given = np.asarray(start, dtype=np.float64)
         if given.shape != (n, S):
             raise ShapeError(f"start must have shape (n, S) = {(n, S)}, got {given.shape}")
         ends = given[:, None]
     back = backward_growth(lin, ends)
-    forth = forward_growth(lin, unit_vectors(generator, n, vectors, S))
+    forth = forward_growth(lin, unit_vectors(rng, n, vectors, S))
     backward, forward = _mean_over_living(back), _mean_over_living(forth)
     upper, lower = _singular_bounds(lin) if bounds else (None, None)
     lags = _singular_lags(lin.n_steps) if singular_values else None

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
+from ..given import generator
 from ..linearization import Array, Linearization
 from .frames import pushed_frames
 from .matrices import real_array
@@ -275,7 +276,7 @@ def frame_arguments(
     k = whole_number(S if k is None else k, "k", 1, S)
     warmup = whole_number(warmup, "warmup", 0, T - 1)
     if frame is None:
-        return k, warmup, np.random.default_rng(rng).standard_normal((S, k))
+        return k, warmup, generator(rng).standard_normal((S, k))
     start = real_array(frame, "frame")
     if start.shape != (S, k):
         raise ShapeError(f"frame must have shape (S, k) = {(S, k)}, got {start.shape}")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
+from ..given import kind, model_cure
 from ..linearization import Array, Linearization
 from .chosen import Chosen
 from .labels import label_axis, target_axes
@@ -250,11 +251,7 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     """
     if isinstance(model, Linearization):
         return _given(model, {"x": x, "y": y, "h0": h0}, start)
-    if not isinstance(model, Diagnosable):
-        raise ArgumentError(
-            "model must be a layer or network of elman, or a Linearization such as JacobianStack made from the "
-            f"Jacobians of any other network; got {type(model).__name__}"
-        )
+    check_model(model)
     if start is not None:
         raise ArgumentError("start belongs to a Linearization; a model gives its own start vectors (labels y, readout)")
     if x is None:
@@ -280,6 +277,21 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     return ModelSequences(model, array, labels, _states(h0, n), loss)
 
 
+def check_model(model: Any) -> None:
+    """Refuse what is neither a model nor a linearization.
+
+    Raises
+    ------
+    ArgumentError
+        With what it was, and what to do.
+    """
+    if isinstance(model, type) or not isinstance(model, Diagnosable | Linearization):
+        raise ArgumentError(
+            "model must be a layer or network of elman, or a Linearization such as JacobianStack made from the "
+            f"Jacobians of any other network; got {kind(model)}{model_cure(model)}"
+        )
+
+
 def _states(h0: Any, n: int) -> Any:
     """Check the initial states of ``n`` sequences, one array or a tuple of them."""
     if h0 is None:
@@ -287,7 +299,9 @@ def _states(h0: Any, n: int) -> Any:
     parts = tuple(plain_array(h, "h0") for h in (h0 if isinstance(h0, (tuple, list)) else (h0,)))
     for h in parts:
         if h.ndim != 3 or h.shape[1] != n:
-            raise ShapeError(f"h0 must have shape (layers, {n}, H), one state for each sequence; got {h.shape}")
+            swapped = h.ndim == 3 and h.shape[0] == n
+            cure = "; sequences are its second axis with batch_first too: h0.swapaxes(0, 1)" if swapped else ""
+            raise ShapeError(f"h0 must have shape (layers, {n}, H), one state for each sequence; got {h.shape}{cure}")
         require_finite(h, "h0")
     return parts if isinstance(h0, (tuple, list)) else parts[0]
 

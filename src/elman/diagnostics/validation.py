@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..given import array, kind
 from ..linearization import Array, Linearization
 from ..lists import beside, holds
 
@@ -62,11 +63,14 @@ def trajectories(lin: Any, caller: str, sequences: int = 1) -> Linearization:
         If there are too few sequences, or a state of size 0.
     """
     if not isinstance(lin, Linearization):
-        if hasattr(lin, "linearize"):
+        if isinstance(lin, type):
+            cure = f"make one first, and linearize it along its input: {caller}({lin.__name__}(...).linearize(x))"
+        elif hasattr(lin, "linearize"):
             cure = f"linearize the model along its input first: {caller}(model.linearize(x))"
         else:
             cure = f"wrap Jacobians (T, S, S) or (T, n, S, S) first: {caller}(elman.JacobianStack(J))"
-        raise DTypeError(f"{caller} takes a Linearization, got {type(lin).__name__}; {cure}")
+        was = "ndarray" if isinstance(lin, np.ndarray) else kind(lin)  # whatever its shape
+        raise DTypeError(f"{caller} takes a Linearization, got {was}; {cure}")
     if lin.n_sequences < sequences:
         count = "one sequence, got none" if sequences == 1 else f"{sequences} sequences, got {lin.n_sequences}"
         raise ArgumentError(f"{caller} needs at least {count}")
@@ -81,14 +85,14 @@ def plain_array(value: Any, name: str) -> Array:
     Raises
     ------
     DTypeError
-        For a masked array, whose hidden numbers would silently count.
+        For a masked array, whose hidden numbers would silently count, and what holds no numbers.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise DTypeError(
             f"{name} must be a plain array, got a masked one, whose mask would be lost: put numbers in the gaps with "
             f"{name}.filled(...), or leave out what has gaps"
         )
-    return np.asarray(value)
+    return array(value, name)
 
 
 def side_by_side(value: Any, name: str, axis: int, item_axes: int = 2) -> Array:

@@ -3,7 +3,7 @@
 A thread keeps its rows of the batch for the whole sequence, so that threads meet once a call and not once a step.
 Kernels are serial and release the GIL, so an ordinary thread pool runs them side by side; it is safe under concurrent
 calls, and a forked child makes its own. Handing work to the pool costs about 50 microseconds, so small work stays on
-the calling thread.
+the calling thread, and middling work wakes only as many threads as it has use for.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .cores import default_threads
+
 Result = TypeVar("Result")
 
 SPLIT_FLOPS = 6_000_000
-"""Floating-point operations below which a second thread does not pay: about 0.2 ms on one core."""
+"""Floating-point operations below which a second thread does not pay: about 0.2 ms on one core. Each thread gets at
+least half of it."""
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 
 
-def _cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-_threads = _cores()
+_threads = default_threads()
 
 
 def get_num_threads() -> int:
@@ -41,7 +39,9 @@ def get_num_threads() -> int:
     Returns
     -------
     int
-        By default the number of cores this process may run on.
+        By default the number of cores that this process may run on, by its affinity and by the quota of processor time
+        of its container; or fewer, if the environment says so when elman is imported: ``NUMBA_NUM_THREADS``, or where
+        that is not set, ``OMP_NUM_THREADS``. What was given to :func:`set_num_threads` comes before all of these.
     """
     return _threads
 
@@ -97,7 +97,7 @@ def slabs(n: int, unit: int, flops: float, costs: Any = None) -> list[tuple[int,
     unit : int
         Rows that a tile takes together: a slab of fewer would waste it.
     flops : float
-        Floating-point operations of the whole work.
+        Floating-point operations of the whole work, if every row cost as much as the dearest.
     costs : array_like of int, shape (n,), optional
         What each row costs, in any unit, where they differ: the slabs then cost about the same.
 
@@ -107,16 +107,24 @@ def slabs(n: int, unit: int, flops: float, costs: Any = None) -> list[tuple[int,
         Half-open ranges; empty if n is 0.
     """
     units = -(-n // unit)
-    count = min(_threads, units) if flops >= SPLIT_FLOPS else 1
+    total = None
+    if costs is not None and flops >= SPLIT_FLOPS and n:
+        total = np.append(0, np.cumsum(costs))
+        flops *= total[-1] / (n * max(1, np.max(costs)))  # as if all rows cost as much as the dearest
+    count = min(_threads, units, int(2 * flops / SPLIT_FLOPS) if SPLIT_FLOPS else units)
     if count <= 1:
         return [(0, n)] if n else []
     shares = [units * i // count for i in range(count + 1)]
-    if costs is not None:
-        total = np.append(0, np.cumsum(costs))
+    if total is not None:
         at = np.searchsorted(total, total[-1] * np.arange(1, count) / count)
         shares = [0, *(int(a + unit // 2) // unit for a in at), units]
     edges = [min(n, unit * share) for share in shares]
-    return [(a, b) for a, b in pairwise(edges) if a < b]
+    cut = [(a, b) for a, b in pairwise(edges) if a < b]
+    if total is not None:
+        dearest = max(total[b] - total[a] for a, b in cut)
+        if 2 * flops * (1 - dearest / max(1, total[-1])) < SPLIT_FLOPS:  # what the others would take off the longest
+            return [(0, n)]
+    return cut
 
 
 def run(work: Callable[[int, int], Result], ranges: list[tuple[int, int]]) -> list[Result]:

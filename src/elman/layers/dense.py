@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
+from ..given import generator
 from ..kernels.activations import NONLINEARITIES, activate_rows, scale_rows
 from ..validation import all_finite, choice, matching, plain, real_array, real_dtype, size
 from .affine import Affine, Packed, Rows
@@ -237,7 +238,7 @@ class Readout(Dense):
         shapes: dict[str, tuple[int, ...]] = {"weight": (self.output_size, self.input_size)}
         self.parameters = Parameters(shapes | ({"bias": (self.output_size,)} if bias else {}), real_dtype(dtype))
         weight = self.parameters["weight"]
-        weight[...] = by_name(weight_init, "weight_init")(weight.shape, np.random.default_rng(rng))
+        weight[...] = by_name(weight_init, "weight_init")(weight.shape, generator(rng))
 
     def rows_forward(self, a: Rows, buffers: Buffers, packed: list[Packed] | None = None) -> tuple[Rows, ...]:
         """Rows of input and output."""
@@ -311,7 +312,7 @@ class MLP(Dense):
             },
             kind,
         )
-        rng = np.random.default_rng(rng)
+        rng = generator(rng)
         for name in ("weight_ih", "weight_ho"):
             self.parameters[name][...] = by_name("glorot", name)(self.parameters[name].shape, rng)
 

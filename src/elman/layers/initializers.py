@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
+from ..given import generator
 from ..kernels.orthonormal import orthonormal_rows
 from ..kernels.orthonormal import spectral_radius as radius_of
+from ..validation import number
 
 Array = NDArray[Any]
 Initializer = Callable[[tuple[int, ...], np.random.Generator], Array]
@@ -62,9 +64,14 @@ def uniform(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
 
 
 def gaussian(gain: float = 1.0) -> Initializer:
-    """Independent normal entries of standard deviation ``gain / sqrt(columns)``: spectral radius about ``gain``."""
-    if not np.isfinite(gain) or gain < 0:
-        raise ArgumentError(f"gain must be a finite number of at least 0, got {gain!r}")
+    """Independent normal entries of standard deviation ``gain / sqrt(columns)``: spectral radius about ``gain``.
+
+    Raises
+    ------
+    ArgumentError, DTypeError
+        If ``gain`` is negative or not finite, or no number.
+    """
+    gain = _scale(gain, "gain")
 
     def draw(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.standard_normal(shape) * (gain / np.sqrt(max(1, shape[-1])))
@@ -73,7 +80,14 @@ def gaussian(gain: float = 1.0) -> Initializer:
 
 
 def spectral_radius(radius: float = 1.0) -> Initializer:
-    """A Gaussian matrix scaled so that its largest eigenvalue has modulus ``radius`` (square matrices)."""
+    """A Gaussian matrix scaled so that its largest eigenvalue has modulus ``radius`` (square matrices).
+
+    Raises
+    ------
+    ArgumentError, DTypeError
+        If ``radius`` is negative or not finite, or no number.
+    """
+    radius = _scale(radius, "radius")
 
     def draw(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return scale_to_radius(gaussian(1.0)(shape, rng), radius)
@@ -81,17 +95,24 @@ def spectral_radius(radius: float = 1.0) -> Initializer:
     return draw
 
 
+def _scale(value: Any, name: str) -> float:
+    """A finite number of at least 0: a negative one turns signs, and is nearly always a mistake."""
+    value = number(value, name)
+    if value < 0:
+        raise ArgumentError(f"{name} must be a finite number of at least 0, got {value!r}")
+    return value
+
+
 def scale_to_radius(W: Array, radius: float) -> Array:
     """Multiply a square matrix so that its spectral radius becomes ``radius``.
 
     Raises
     ------
-    ArgumentError
-        If ``radius`` is negative or not finite, or W is nilpotent (its radius is 0 up to rounding: no factor helps),
-        or not square.
+    ArgumentError, DTypeError
+        If ``radius`` is negative or not finite, or no number, or W is nilpotent (its radius is 0 up to rounding: no
+        factor helps), or not square.
     """
-    if not np.isfinite(radius) or radius < 0:
-        raise ArgumentError(f"radius must be a finite number of at least 0, got {radius!r}")
+    radius = _scale(radius, "radius")
     W = np.asarray(W, dtype=np.float64)
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         raise ArgumentError(f"only a square matrix has a spectral radius, got shape {W.shape}")
@@ -124,7 +145,7 @@ def by_name(initializer: str | Initializer, name: str) -> Initializer:
     """
     if callable(initializer):
         return initializer
-    if initializer not in NAMED:
+    if not isinstance(initializer, str) or initializer not in NAMED:
         raise ArgumentError(
             f"{name} must be a function (shape, rng) -> array, such as elman.initializers.spectral_radius(0.9), "
             f"or one of {', '.join(map(repr, NAMED))}; got {initializer!r}"
@@ -134,7 +155,7 @@ def by_name(initializer: str | Initializer, name: str) -> Initializer:
 
 def fill(
     parameters: Mapping[str, Array], gates: int, weight_ih: str | Initializer, weight_hh: str | Initializer,
-    bias: str | Initializer, rng: np.random.Generator,
+    bias: str | Initializer, rng: int | np.random.Generator | None,
 ) -> None:  # fmt: skip
     """Draw the parameters of a recurrent layer, each gate's block by itself; learned initial states stay.
 
@@ -143,6 +164,7 @@ def fill(
     ArgumentError
         If an initialiser gives numbers of another shape, or not finite ones.
     """
+    rng = generator(rng)
     given = {
         "weight_ih": (weight_ih, "weight_ih_init", gates),
         "weight_hh": (weight_hh, "weight_hh_init", gates),

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, NonFiniteError
+from ..given import generator
 from .affine import Rows
 from .batch import Batch
 from .buffers import Fresh
 from .linearize import LayerLinearization
-from .losses import Loss, get_loss
+from .losses import Loss, broken, checked, get_loss
 from .states import State
 from .targets import last_targets
 
@@ -64,11 +65,14 @@ def _of_loss(network: Network, output: Array, batch: Batch, y: ArrayLike | None,
     """Gradient of each sequence's loss with respect to its last output (B, Q); without labels a random one."""
     B, Q = output.shape
     if y is None:
-        return np.random.default_rng(rng).standard_normal((B, Q)).astype(network.dtype)
+        return generator(rng).standard_normal((B, Q)).astype(network.dtype)
     loss = get_loss(loss)
     target = last_targets(y, 1 + getattr(loss, "target_axes", 1), batch)
+    value, d_output = checked(loss, output.copy(), target)
+    if np.isfinite(output).all() and (words := broken(loss, value, d_output, output)):
+        raise NonFiniteError(words, what="loss")
     # a loss averages over the batch: B sequences see the gradient of their own loss
-    return B * np.asarray(loss.value_and_gradient(output.copy(), target)[1], network.dtype)
+    return B * d_output
 
 
 def measured_loss(network: Network, x: Any, y: ArrayLike | None, loss: str | Loss, h0: State | None, rng: Any) -> Array:

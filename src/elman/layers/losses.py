@@ -7,15 +7,17 @@ number of axes that a target has beyond those of time and batch (1, as the outpu
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..given import kind, model_cure
 from ..kernels.exponential import exp, log
 from ..kernels.squares import sum_of_squares
-from ..validation import choice
+from ..validation import all_finite, choice, plain
 
 Array = NDArray[Any]
 
@@ -207,9 +209,64 @@ def get_loss(loss: str | Loss) -> Loss:
     """
     if isinstance(loss, str):
         return LOSSES[choice(loss, "loss", LOSSES)]
-    if not callable(getattr(loss, "value_and_gradient", None)):
+    if isinstance(loss, type) or not callable(getattr(loss, "value_and_gradient", None)):
         raise DTypeError(
             "loss must be a name or an object with a method value_and_gradient(output, target) -> (value, d_output), "
-            f"got {type(loss).__name__}"
+            f"got {kind(loss)}{model_cure(loss)}"
         )
     return loss
+
+
+def checked(loss: Loss, output: Array, target: Array) -> tuple[float, Array]:
+    """What a loss says of an output, if it is a loss at all: one of the caller's may return anything.
+
+    Returns
+    -------
+    value : float
+        It may be NaN or infinite.
+    d_output : ndarray, shape and dtype of ``output``
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        If it is not a number and an array of numbers in the shape of the output.
+    """
+    result: Any = loss.value_and_gradient(output, target)
+    if is_own(loss):
+        own: tuple[float, Array] = result
+        return own
+    name = f"{type(loss).__name__}.value_and_gradient"
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise DTypeError(
+            f"{name} must return two things, the loss and its derivative: (value, d_output), with d_output of the "
+            f"shape of the output, {output.shape}; got {kind(result)}"
+        )
+    value, d_output = result
+    if np.ndim(value) or np.asarray(value).dtype.kind not in "fiu":
+        raise DTypeError(f"{name} must return a number as the loss, the mean over all targets; got {kind(value)}")
+    d_output = plain(d_output, f"d_output of {name}")
+    if d_output.dtype.kind not in "fiu":
+        raise DTypeError(f"d_output of {name} must hold real numbers, got dtype {d_output.dtype}")
+    if d_output.shape != output.shape:
+        raise ShapeError(f"d_output of {name} must have the shape of the output, {output.shape}; got {d_output.shape}")
+    with np.errstate(over="ignore"):
+        return float(value), d_output.astype(output.dtype, copy=False)
+
+
+def is_own(loss: Loss) -> bool:
+    """Whether a loss is one of this module, which returns what it should."""
+    return type(loss) in (MeanSquaredError, CrossEntropy)
+
+
+def broken(loss: Loss, value: float, d_output: Array, output: Array) -> str:
+    """How a loss failed on a finite output, in words; empty if it did not, or only because the output is too large."""
+    if is_own(loss) or (math.isfinite(value) and all_finite(d_output)):
+        return ""
+    name, what = f"{type(loss).__name__}.value_and_gradient", f"{value} as the loss"
+    if math.isfinite(value):
+        what = f"a derivative d_output with {np.count_nonzero(~np.isfinite(d_output))} numbers that are not finite"
+    largest = np.abs(output).max(initial=0.0)
+    return (
+        f"{name} must return finite numbers, and returned {what} for a finite output, up to {largest:.3g}: look there "
+        "for a division by 0, a logarithm or root of what is not positive, or an overflow"
+    )

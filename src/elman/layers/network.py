@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..given import kind, model_cure
 from ..validation import all_finite, choice, matching
 from .affine import Rows
 from .buffers import Buffers, Fresh
@@ -83,7 +84,7 @@ class Network(Parameterised):
         if not isinstance(layer, Recurrent) or not isinstance(readout, Dense):
             raise DTypeError(
                 "a network is a recurrent layer and a readout, such as Network(RNN(3, 20), Readout(20, 1)); got "
-                f"{type(layer).__name__} and {type(readout).__name__}"
+                f"{kind(layer)} and {kind(readout)}{model_cure(layer)}"
             )
         if readout.input_size != layer.output_size:
             raise ShapeError(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
+from ..given import generator
 from ..validation import probability
 
 Array = NDArray[Any]
@@ -84,7 +85,7 @@ class Regularizer:
         Kept numbers are divided by the share that is kept, so that an evaluation need not scale anything. Zoneout
         needs no scale: it takes the mean of what training draws.
         """
-        rng = np.random.default_rng(rng)
+        rng = generator(rng)
 
         def kept(rate: float, shape: tuple[int, ...]) -> Array | None:
             return (rng.random(shape) >= rate).astype(dtype) / dtype.type(1 - rate) if rate else None

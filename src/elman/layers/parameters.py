@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
+from ..given import kind
 from ..validation import all_finite, finite, plain
 from .fixed import Fixed
 from .kept import Version
@@ -68,6 +69,10 @@ class Parameters(Mapping[str, Array]):
             For missing or unknown names, numbers that the dtype does not hold exactly, wrong shapes, values that are
             not real numbers or not finite.
         """
+        if not isinstance(mapping, Mapping):
+            raise DTypeError(
+                f"the weights must be a mapping of names to arrays, as state_dict() is; got {kind(mapping)}"
+            )
         missing = [n for n in self.shapes if n not in mapping]
         unknown = [n for n in mapping if n not in self.shapes]
         if missing or unknown:

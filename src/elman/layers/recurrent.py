@@ -102,7 +102,7 @@ class Recurrent(Dynamics):
         for d in self.stack.directions:
             shapes |= d.shapes(self.bias, self.learn_initial_state)
         self.parameters = Parameters(shapes, first.dtype)
-        fill(self.parameters, first.n_gates, weight_ih, weight_hh, bias_init, np.random.default_rng(rng))
+        fill(self.parameters, first.n_gates, weight_ih, weight_hh, bias_init, rng)
 
     def _direction(self, *sizes: Any, reverse: bool = False) -> Direction:
         if any(self.regularizer.zoneout):

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ShapeError
-from ..validation import matching
+from ..given import kind
+from ..validation import plain, real_array
 from .layout import Layout
 
 Array = NDArray[Any]
@@ -49,14 +50,24 @@ class States:
             If it does not fit.
         """
         names = [name.format(part) for part in self.names]
-        if len(names) > 1 and not (isinstance(state, tuple | list) and len(state) == len(names)):
-            raise ShapeError(f"{names[0]} must be the tuple ({', '.join(names)}), got {type(state).__name__}")
+        several = isinstance(state, tuple | list) and len(state) > 1
+        if len(names) > 1 and not (several and len(state) == len(names)):  # type: ignore[arg-type]
+            raise ShapeError(
+                f"{names[0]} must be the tuple ({', '.join(names)}), one array for each state that the cell has, as a "
+                f"call of the layer returns it; got {kind(state)}"
+            )
+        if len(names) == 1 and isinstance(state, tuple) and several:
+            raise ShapeError(f"{names[0]} must be one array, for the cell has one state; got {kind(state)}")
         parts: Any = state if len(names) > 1 else (state,)
         out = np.zeros((self.directions, B, len(names), self.width), self.dtype)
         for i, (part, part_name, size) in enumerate(zip(parts, names, self.sizes, strict=True)):
             shape = (self.directions, size) if single else (self.directions, B, size)
             axes = f"({AXES}, {'' if single else 'B, '}{'H' if size == self.width else 'proj_size'})"
-            out[:, :, i, :size] = matching(part, part_name, shape, axes, self.dtype).reshape(self.directions, B, size)
+            given = plain(part, part_name)
+            if given.shape != shape:
+                cure = _cure(given.shape, shape, part_name)
+                raise ShapeError(f"{part_name} must have shape {axes} = {shape}, got {given.shape}{cure}")
+            out[:, :, i, :size] = real_array(given, part_name, self.dtype).reshape(self.directions, B, size)
         return out
 
     def outward(self, state: Array, single: bool) -> Any:
@@ -66,3 +77,16 @@ class States:
             for i, size in enumerate(self.sizes)
         )
         return parts if len(parts) > 1 else parts[0]
+
+
+def _cure(given: tuple[int, ...], wanted: tuple[int, ...], name: str) -> str:
+    """Where the axes of a state seem to be instead."""
+    if len(wanted) == 3 and given == (wanted[1], wanted[0], wanted[2]):
+        return f"; sequences are its second axis with batch_first too, as in PyTorch: {name}.swapaxes(0, 1)"
+    if given == wanted[1:] and wanted[0] == 1:
+        return f"; add the axis of layers and directions: {name}[None]"
+    if len(wanted) == 3 and wanted[1] == 1 and given == (wanted[0], wanted[2]):
+        return f"; add the axis of sequences, which x has: {name}[:, None]"
+    if given == (wanted[0], 1, wanted[-1]):
+        return f"; leave out the axis of sequences, as x does: {name}[:, 0]"
+    return ""

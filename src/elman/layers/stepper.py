@@ -36,7 +36,7 @@ class Stepper(Fixed):
     def __init__(
         self, directions: list[Direction], states: States, params: Mapping[str, Array], B: int, state: Array | None
     ) -> None:
-        self._directions, self._states, self._B, self._slot = directions, states, B, 0
+        self._directions, self._states, self._B, self._count = directions, states, B, 0
         self._levels = [_Level(d, params, B, None if state is None else state[i]) for i, d in enumerate(directions)]
 
     def __copy__(self) -> Stepper:
@@ -67,9 +67,11 @@ class Stepper(Fixed):
         ShapeError, DTypeError
             For another shape, or numbers that are not real floating-point ones.
         NonFiniteError
-            If the new state is not finite, as it is after a NaN in x_t; the state stays as it was.
+            If the new state is not finite, as it is after a NaN in x_t; the state stays as it was. Its ``step`` counts
+            the steps of this stepper from 0, its ``sample`` the rows of x_t.
         """
-        slot, d, B = self._slot, self._directions[0], self._B
+        count, d, B = self._count, self._directions[0], self._B
+        slot = count & 1
         x_t = plain(x_t, "x_t")
         if x_t.dtype.kind != "f":
             x_t = real_array(x_t, "x_t", d.dtype)  # says what is wrong
@@ -81,14 +83,14 @@ class Stepper(Fixed):
                 x_t = x_t.astype(d.dtype)
         for level in self._levels:
             level.x[slot] = x_t
-            x_t = level.advance(slot)
-        self.__dict__["_slot"] = 1 - slot  # at once: this is a good part of a step of a small layer
+            x_t = level.advance(slot, count)
+        self.__dict__["_count"] = count + 1  # at once: this is a good part of a step of a small layer
         return x_t[0] if single else x_t
 
     @property
     def state(self) -> Array | tuple[Array, ...]:
         """The present state (num_layers, B, H), or a tuple of such; a copy."""
-        state: Any = self._states.outward(np.stack([level.state(self._slot) for level in self._levels]), False)
+        state: Any = self._states.outward(np.stack([level.state(self._count & 1) for level in self._levels]), False)
         return state
 
 
@@ -120,22 +122,28 @@ class _Level:
         self.__dict__.update(state)
         self._view()
 
-    def advance(self, slot: int) -> Array:
-        """Read slot's input and state, write the other slot's state and slot's output."""
+    def advance(self, slot: int, count: int) -> Array:
+        """Read slot's input and state, write the other slot's state and slot's output; ``count`` steps came before."""
         d, B, record = self.d, self.B, self.record
         status = d.cell.forward(
             d.code, record.x.flat, d.D, *self.panels, 0, record.states, d.s_rs, record.gates, d.g_rs, self.flat, d.R,
             d.D, d.H, d.R, B, 2, self.active, slot, slot + 1, 0, B,
         )  # fmt: skip
         if status >= 0:
-            raise NonFiniteError(
-                f"{d.label}: the state {d.cell.states[0]} must stay finite; this step's input or the weights are too "
-                "large or NaN. The state is as before the step",
-                what="state", layer=d.label, gate=d.cell.states[0],
-            )  # fmt: skip
+            raise self._failure(slot, count)
         out: Array = self.out[slot]
         d.settle(record, slot, out)
         return out
+
+    def _failure(self, slot: int, count: int) -> NonFiniteError:
+        """What to raise when step ``count`` made a state that is not finite."""
+        d, new = self.d, self.state(1 - slot)
+        sample, i = (int(index) for index in np.argwhere(~np.isfinite(new).all(axis=2))[0])
+        return NonFiniteError(
+            f"{d.label}: the state {d.cell.states[i]} must stay finite, but stopped being so at step {count} of sample "
+            f"{sample}; that step's input or the weights are too large or NaN. The state is as before the step",
+            what="state", layer=d.label, gate=d.cell.states[i], step=count, sample=sample,
+        )  # fmt: skip
 
     def state(self, slot: int) -> Array:
         """The state (B, n_states, H) in a slot; a copy."""

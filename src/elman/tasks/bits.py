@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..given import generator
 from ..validation import probability as share
 from ..validation import size
 
@@ -54,7 +55,7 @@ def flip_flop(
     """
     T, n, bits = size(T, "T"), size(n, "n", least=0), size(bits, "bits")
     share(probability, "probability")
-    rng = np.random.default_rng(rng)
+    rng = generator(rng)
     pulsed = rng.random((T, n, bits)) < probability
     pulsed[0] = True
     x = np.where(pulsed, rng.choice([-1.0, 1.0], (T, n, bits)), 0.0)

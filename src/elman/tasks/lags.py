@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..given import generator
 from ..validation import size
 
 Array = NDArray[Any]
@@ -49,7 +50,7 @@ def adding(T: int, n: int, *, rng: int | np.random.Generator | None = None) -> t
     Le, Jaitly and Hinton, arXiv:1504.00941 (2015).
     """
     T, n = size(T, "T", least=2), size(n, "n", least=0)
-    rng = np.random.default_rng(rng)
+    rng = generator(rng)
     x = np.zeros((T, n, 2))
     x[:, :, 0] = rng.random((T, n))
     row = np.arange(n)
@@ -102,7 +103,7 @@ def copy_memory(
     """
     delay, n = size(delay, "delay"), size(n, "n", least=0)
     symbols, length = size(symbols, "symbols", least=2), size(length, "length")
-    string = np.random.default_rng(rng).integers(1, symbols + 1, (length, n))
+    string = generator(rng).integers(1, symbols + 1, (length, n))
     shown, y = np.zeros((2, delay + 2 * length, n), dtype=np.int64)
     shown[:length], y[-length:] = string, string
     shown[length + delay - 1] = symbols + 1
@@ -145,7 +146,7 @@ def temporal_order(T: int, n: int, *, rng: int | np.random.Generator | None = No
     Pascanu, Mikolov and Bengio, ICML (2013) 1310.
     """
     T, n = size(T, "T", least=_SHORTEST_ORDER), size(n, "n", least=0)
-    rng = np.random.default_rng(rng)
+    rng = generator(rng)
     shown = rng.integers(2, 6, (T, n))
     pair = rng.integers(0, 2, (2, n))
     row = np.arange(n)

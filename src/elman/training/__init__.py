@@ -6,7 +6,8 @@ from .clipping import clip_by_global_norm, global_norm
 from .fit import fit
 from .history import History
 from .model import Gradients, Model, Trace
-from .optimizers import SGD, Adam, Optimizer
+from .optimizer import Optimizer
+from .optimizers import SGD, Adam
 
 __all__ = [
     "SGD",

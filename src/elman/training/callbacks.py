@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .history import History
 from .model import Gradients, Model
-from .optimizers import Optimizer
+from .optimizer import Optimizer
 
 Array = NDArray[Any]
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError
+from ..given import generator, kind, model_cure
 from ..layers.losses import Loss, get_loss
 from ..layers.trace import spacing
 from ..validation import size
@@ -17,7 +18,8 @@ from .callbacks import Callback
 from .history import History
 from .loop import Training
 from .model import Model, check_finite, check_model
-from .optimizers import Adam, Optimizer
+from .optimizer import Optimizer
+from .optimizers import Adam
 from .samples import Samples
 
 
@@ -122,13 +124,15 @@ def fit(
     loss = get_loss(loss)
     optimizer = Adam(1e-3) if optimizer is None else optimizer
     if not isinstance(optimizer, Optimizer):
-        raise DTypeError(f"optimizer must be an Optimizer such as elman.Adam(1e-3), got {optimizer!r}")
+        raise DTypeError(
+            f"optimizer must be an Optimizer such as elman.Adam(1e-3), got {kind(optimizer)}{model_cure(optimizer)}"
+        )
     samples = Samples(net, x, y, loss, truncation, lengths, reset)
     held_out = None
     if validation is not None:
         held_lengths = validation[2] if len(validation) == 3 else None
         held_out = Samples(net, validation[0], validation[1], loss, None, held_lengths, prefix="validation ")
-    rng = np.random.default_rng(rng)
+    rng = generator(rng)
     training = Training(
         net, loss, optimizer, samples, held_out, batch_size, clip_norm, tuple(callbacks), rng, checkpoint
     )  # fmt: skip

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from ..errors import NonFiniteError
 from ..layers.buffers import Buffers
-from ..layers.losses import Loss
+from ..layers.losses import Loss, broken, checked, is_own
+from ..validation import all_finite
 from .callbacks import Callback, Update
 from .clipping import global_norm
 from .history import History
 from .interrupt import DeferredInterrupt
 from .model import Gradients, Model, Trace, check_finite, parameter_at
-from .optimizers import Optimizer
+from .optimizer import Optimizer
 from .samples import Piece, Samples
 
 Array = NDArray[Any]
@@ -74,6 +75,8 @@ class Training:
                     if not going_on:
                         break
         finally:
+            # a signal after the last update's look at it, as in the last validation, was for this training too
+            history.interrupted = self.interrupt.requested
             if bar is not None:
                 bar.close()
 
@@ -106,19 +109,14 @@ class Training:
                     event = (epoch, step, value, norm, self.model, self.optimizer, gradients)
                     x = batch.x[piece.window.x]
                     self._notify(Update(*event, x, piece.target, piece.options, initial, chosen, history, ended))
-                if self.interrupt.requested:
-                    self.history.interrupted = True
-                if self.history.interrupted or self.history.stopped:
+                if self.interrupt.requested or self.history.stopped:
                     return False
         return True
 
     def _update(self, trace: Trace, piece: Piece) -> tuple[float, float, Gradients]:
         """Loss, gradient, clipping, step; nothing is changed unless all of it is finite."""
-        output, target = trace.output, piece.target
-        assert target is not None
-        value, d_output = self.loss.value_and_gradient(output[piece.output], target)
-        if not math.isfinite(value):
-            raise _loss_error(value, output, self.model)
+        output = trace.output
+        value, d_output = self._loss_of(output, piece)
         if piece.output is not ...:
             d_output = self._spread_over(output, d_output, piece)
         gradients = self.model.backward(trace, d_output, **self._kept)
@@ -131,6 +129,17 @@ class Training:
         self.optimizer.apply(self.model.theta, gradient)
         self.history.gradient_norm.append(norm)
         return value, norm, gradients
+
+    def _loss_of(self, output: Array, piece: Piece) -> tuple[float, Array]:
+        """The loss and its derivative at the outputs that have a target; a refusal if they are not finite."""
+        assert piece.target is not None
+        chosen = output[piece.output]
+        value, d_output = checked(self.loss, chosen, piece.target)
+        own = is_own(self.loss)
+        if not math.isfinite(value) or not (own or all_finite(d_output)):
+            words = broken(self.loss, value, d_output, chosen) if all_finite(output) else ""
+            raise _loss_error(value, output, self.model, words)
+        return value, d_output
 
     def _spread_over(self, output: Array, d_output: Array, piece: Piece) -> Array:
         """Put the derivative by the outputs that have a target among zeros for the others, in a kept buffer."""
@@ -164,9 +173,7 @@ class Training:
             assert piece.target is not None
             try:
                 output = self.model.trace(batch.x, **piece.options, **self._evaluation).output
-                value, _ = self.loss.value_and_gradient(output[piece.output], piece.target)
-                if not math.isfinite(value):
-                    raise _loss_error(value, output, self.model)
+                value, _ = self._loss_of(output, piece)
             except NonFiniteError as error:
                 raise _placed(error, place, 0, chosen) from error
             total += value * piece.target.size
@@ -189,9 +196,14 @@ def _last_losses(history: History) -> dict[str, str]:
     return shown
 
 
-def _loss_error(value: float, output: Array, model: Model) -> NonFiniteError:
-    """Say where the output first stopped being finite, or that it is too large for the loss, unless a parameter is."""
+def _loss_error(value: float, output: Array, model: Model, words: str) -> NonFiniteError:
+    """Say where the output first stopped being finite, unless a parameter has, or what is wrong with the loss.
+
+    ``words`` say so of a loss that is not ours; one of ours can only have met too large an output.
+    """
     check_finite(model)
+    if words:
+        return NonFiniteError(f"{words}. {_UNCHANGED}", what="loss")
     bad = np.argwhere(~np.isfinite(output))
     cause, step, sample = f"the output, up to {np.abs(output).max():.3g}, is too large for it", None, None
     if len(bad):

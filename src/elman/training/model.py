@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, NonFiniteError
+from ..given import kind, model_cure
 from ..validation import all_finite
 
 Array = NDArray[Any]
@@ -89,10 +90,14 @@ def check_model(model: Any) -> None:
     DTypeError
         If one is missing, or ``theta`` is not one float32 or float64 vector.
     """
+    if isinstance(model, type):
+        raise DTypeError(f"net must be an elman.Network or have its members, got {kind(model)}{model_cure(model)}")
     members = ("theta", "params", "batch_axis", "time_axis", "trace", "backward")
     missing = [name for name in members if not hasattr(model, name)]
     if missing:
-        raise DTypeError(f"net must be an elman.Network or have its members; {type(model).__name__} lacks {missing}")
+        raise DTypeError(
+            f"net must be an elman.Network or have its members; {kind(model)} lacks {missing}{model_cure(model)}"
+        )
     theta = model.theta
     if not isinstance(theta, np.ndarray) or theta.ndim != 1 or theta.dtype not in (np.float32, np.float64):
         raise DTypeError("net.theta must be one vector of float32 or float64 parameters")
