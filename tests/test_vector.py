@@ -242,13 +242,13 @@ def test_any_lane_of_any_vector_decides_the_status(vectors, dtype):
 
 @compiled
 @pytest.mark.parametrize("vectors", VECTORS)
-def test_squares_are_added_up_vector_by_vector_then_lane_by_lane(vectors):
+def test_squares_are_added_up_in_sixteen_sums_whatever_the_vector(vectors):
     """In single precision, whose squares double precision holds exactly: the order of the sums is seen in the bits."""
-    n = lanes_of(4)
-    a = np.random.default_rng(vectors).normal(size=vectors * n).astype(np.float32)
-    sums = np.zeros(n)
-    for v in range(vectors):
-        sums += a[v * n : (v + 1) * n].astype(np.float64) ** 2
+    a = np.random.default_rng(vectors).normal(size=vectors * lanes_of(4)).astype(np.float32)
+    sums = np.zeros(16)
+    for first in range(0, a.size, 16):
+        part = a[first : first + 16].astype(np.float64) ** 2
+        sums[: part.size] += part
     while len(sums) > 1:
         sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
     q = np.empty(1)
