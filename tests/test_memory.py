@@ -10,7 +10,7 @@ import scipy.linalg
 import elman
 from elman.diagnostics.fisher import fisher_memory
 from elman.diagnostics.measured_memory import measured_memory
-from elman.diagnostics.memory import memory_capacity
+from elman.diagnostics.memory import MemoryCapacity, memory_capacity
 from elman.errors import ArgumentError, DTypeError, ShapeError
 
 
@@ -374,3 +374,12 @@ def test_a_fisher_memory_without_end_is_refused():
     with pytest.raises(ArgumentError, match="1000000 lags"):
         fisher_memory(W, np.ones(2))
     assert len(fisher_memory(W, np.ones(2), max_lag=9).per_lag) == 10
+
+
+def test_a_capacity_of_one_half_is_not_less_than_half():
+    def found(*per_lag):
+        return MemoryCapacity(np.array(per_lag), 2, 2).half_lag
+
+    assert found(1.0, 0.5, 0.25) == 2
+    assert found(1.0, 0.5, np.nextafter(0.5, 0.0)) == 2
+    assert found(1.0, 0.5, 0.5) is None

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import scipy.linalg
+from scipy.stats import ortho_group
 
 from elman.diagnostics.spectrum import spectrum
 from elman.errors import ArgumentError, DTypeError, ShapeError
@@ -285,3 +286,13 @@ def test_a_network_is_its_layer():
 def test_what_is_no_matrix_is_named(wrong):
     with pytest.raises(DTypeError, match=f"W must be a square matrix .* got {type(wrong).__name__}"):
         spectrum(wrong)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rounding_does_not_move_the_peak_of_a_rotated_plateau(seed):
+    """A shift of weights 2, 1, 1, ...: |W^k| = 2 from the first power to the last that is not 0."""
+    W = np.diag([2.0] + [1.0] * 10, -1)
+    Q = ortho_group.rvs(12, random_state=seed)
+    peak = spectrum(Q @ W @ Q.T * (1 - 1e-15 * (seed % 2))).transient_peak
+    assert peak.step == 1
+    assert peak.value == pytest.approx(2.0, rel=1e-13)
