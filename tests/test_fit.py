@@ -731,8 +731,8 @@ class TestLengths:
         target = np.random.default_rng(1).standard_normal((8, 2))
         net, by_hand, loss = self.network(), self.network(), Noting()
         history = elman.fit(
-            net, x, target, lengths=lengths, optimizer=elman.SGD(0.1), loss=loss, epochs=1, batch_size=4, clip_norm=None,
-            progress=False, rng=0,
+            net, x, target, lengths=lengths, optimizer=elman.SGD(0.1), loss=loss, epochs=1, batch_size=4,
+            clip_norm=None, progress=False, rng=0,
         )  # fmt: skip
         batches = [[int(np.flatnonzero(target[:, 0] == row[0])[0]) for row in kept] for _, kept in loss.seen]
         assert sorted(map(len, batches)) == [3, 4]
