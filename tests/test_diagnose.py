@@ -837,11 +837,26 @@ def test_the_last_lag_is_where_sums_of_squares_leave_the_range_of_the_dtype(dtyp
     assert found.last_lag == expected[dtype, slope]
 
 
+class Diagonal:
+    """Two units that never meet: one grows by 1.5 a step, the other by e^x; the loss reads the second."""
+
+    batch_axis = 1
+
+    def linearize(self, x, h0=None):
+        J = np.zeros((*x.shape[:2], 2, 2))
+        J[..., 0, 0], J[..., 1, 1] = 1.5, np.exp(x[..., 0])
+        return JacobianStack(J)
+
+    def loss_start(self, x, y=None, *, loss=None, h0=None, rng=None, lin=None):
+        return np.tile([0.0, 1.0], (x.shape[1], 1))
+
+    def measure_gradient(self, x, start, h0=None):
+        raise NotImplementedError
+
+
 def test_sampling_goes_on_while_only_the_random_start_is_decided():
-    """Random vectors find the direction that always grows; the given start grows more or less than the threshold."""
-    factors = np.exp(THETA / 40 + np.where(np.arange(100) % 2, 0.2, -0.2))
-    J = np.zeros((40, 100, 2, 2))
-    J[..., 0, 0], J[..., 1, 1] = 1.5, factors
-    d = diagnose(JacobianStack(J), start=np.tile([0.0, 1.0], (100, 1)), rng=0)
+    """Random vectors find the direction that always grows; that of the loss lies about the threshold."""
+    x = np.zeros((40, 200, 1)) + THETA / 40 + np.where(np.arange(200) % 2, 0.2, -0.2)[:, None]
+    d = diagnose(Diagonal(), x, rng=0)
     assert (d.curve.verdict, d.loss.verdict) == ("exploding", "undecided")
     assert d.curve.n == d.loss.n == 64
