@@ -19,10 +19,9 @@ _approx = pytest.approx
 def approx(expected, rel=None, abs=None, nan_ok=False):
     """``pytest.approx``, but for tiny numbers only with ``abs``: beside its default, 1e-12, any of them would pass."""
     if abs is None:
-        values = expected.values() if isinstance(expected, dict) else expected
-        numbers = np.abs(np.asarray(list(values) if isinstance(expected, dict) else values))
-        tiny = numbers[(numbers > 0) & (numbers < 1e-9)] if numbers.dtype.kind in "fc" else ()
-        assert not len(tiny), f"say abs: the default of 1e-12 hides differences of {tiny[0]:g}; abs=0 compares by rel"
+        numbers = np.abs(np.asarray(list(expected.values()) if isinstance(expected, dict) else expected))
+        largest = np.max(numbers, initial=0.0, where=np.isfinite(numbers)) if numbers.dtype.kind in "fc" else 1.0
+        assert not 0 < largest < 1e-9, f"say abs beside {largest:g}: its default, 1e-12, hides errors; abs=0 leaves rel"
     return _approx(expected, rel=rel, abs=abs, nan_ok=nan_ok)
 
 
