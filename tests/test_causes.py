@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
+import elman
 from elman.diagnostics.causes import TERMS, Causes, elementwise_terms, norm_bound
 from elman.diagnostics.growth import backward_growth, unit_vectors
 from elman.linearization import ElementwiseFactors, JacobianStack
@@ -153,3 +154,22 @@ def test_one_living_sequence_has_no_interval_and_says_so():
     assert "nan" not in str(causes)
     assert causes != Causes.from_terms(np.ones((4, 1)), np.full(1, 4.0), 1, 3)
     assert {causes: 1}[causes] == 1
+
+
+def test_a_layer_with_zoneout_has_no_elementwise_causes():
+    """Its Jacobian, z + (1 - z) D W, is no product of slopes and a weight: the four terms would not add up."""
+    x = np.random.default_rng(0).standard_normal((30, 24, 2))
+    plain, zoned = elman.RNN(2, 12, rng=0), elman.RNN(2, 12, zoneout=0.3, rng=0)
+    assert elman.diagnose(plain, x, rng=0).causes is not None
+    lin, d = zoned.linearize(x), elman.diagnose(zoned, x, rng=0)
+    assert lin.factors is None
+    assert d.causes is None
+    assert "states are carried past W_hh" in d.prescription.expect
+    # what would be taken for them: the Jacobians are not elementwise
+    h = np.zeros(12)
+    for t in range(2):
+        new = np.tanh(plain.params["weight_ih_l0"] @ x[t, 0] + plain.params["weight_hh_l0"] @ h
+                      + plain.params["bias_ih_l0"] + plain.params["bias_hh_l0"])  # fmt: skip
+        expected = 0.3 * np.eye(12) + 0.7 * (1 - new**2)[:, None] * plain.params["weight_hh_l0"]
+        np.testing.assert_allclose(lin.jacobian(t, 0), expected, rtol=1e-12, atol=1e-14)
+        h = 0.3 * h + 0.7 * new

@@ -104,6 +104,21 @@ def test_check_adjoint_catches_a_transposed_product():
         check_adjoint(lin)
 
 
+def test_check_adjoint_refuses_what_is_wrong_in_the_eleventh_digit():
+    """One unit, so that nothing else is in the difference: 3e-11 is refused at 1e-12, rounding is not."""
+    jacobians = np.random.default_rng(0).uniform(0.5, 1.5, (6, 2, 1, 1))
+    for error, refused in ((3e-11, True), (3e-14, False)):
+        lin = elman.JacobianStack(jacobians)
+        exact = lin._vjp
+        lin._vjp = lambda *arguments, exact=exact, error=error: exact(*arguments) * (1 + error)
+        if refused:
+            with pytest.raises(AssertionError, match="differ by 3.00e-11"):
+                check_adjoint(lin)
+            check_adjoint(lin, rtol=1e-10)
+        else:
+            check_adjoint(lin)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -76,6 +76,8 @@ def test_rate_begins_where_the_start_is_forgotten():
     bent = np.where(np.arange(41) < 10, 3.0, 0.0)[:, None] + lines([-0.1, -0.3])
     assert curve(bent).first_lag == 10
     assert curve(bent).rate == pytest.approx(-0.2, rel=1e-12)
+    assert [curve(lines([0.0, 0.0], T=T)).first_lag for T in (1, 2, 19, 20, 21)] == [0, 1, 1, 10, 10]
+    assert curve(bent[:21]).rate == pytest.approx(-0.2, rel=1e-12)
     assert curve(bent[:20]).first_lag == 1
     assert curve(bent[:20]).rate != pytest.approx(-0.2, rel=0.1)
     assert curve(lines([0.5, 0.7], T=1)).rate == pytest.approx(0.6)
@@ -108,9 +110,12 @@ def test_dead_sequences_are_counted_and_never_averaged():
     assert c.verdict == "stable"
 
 
-@pytest.mark.parametrize(("n", "dead", "verdict"), [(8, 8, "vanishing"), (16, 15, "vanishing"), (8, 5, "stable")])
+@pytest.mark.parametrize(
+    ("n", "dead", "verdict"),
+    [(8, 8, "vanishing"), (16, 15, "vanishing"), (16, 14, "vanishing"), (16, 13, "stable"), (8, 5, "stable")],
+)
 def test_sign_test_on_dead_sequences(n, dead, verdict):
-    # P(X >= 15 of 16) = 2.6e-4 for a median that lives, P(X >= 5 of 8) = .36
+    # P(X >= 13, 14, 15 of 16) = .0106, .0021, 2.6e-4 for a median that lives, P(X >= 5 of 8) = .36; the level is .01
     logs = lines(np.zeros(n))
     logs[3:, :dead] = -np.inf
     assert curve(logs).verdict == verdict

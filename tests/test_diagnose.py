@@ -9,9 +9,11 @@ from scipy.special import digamma, polygamma
 from scipy.stats import ortho_group
 
 import elman
+from elman.diagnostics.curve import GrowthCurve
 from elman.diagnostics.diagnose import diagnose
 from elman.diagnostics.gradient_flow import gradient_flow
 from elman.diagnostics.sequences import Chosen, Diagnosable, as_sequences
+from elman.diagnostics.verification import Verification, compare
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.linearization import ElementwiseFactors, JacobianStack, Linearization
 
@@ -788,3 +790,73 @@ def test_arguments_without_effect_are_refused():
     with pytest.raises(ArgumentError, match="leave start out"):
         diagnose(J, rng=0).verify(J, start=np.ones((4, 3)))
     assert diagnose(net, x, y, loss="mse", rng=0).loss.start == "loss"
+
+
+# --- what a verification is decided by ------------------------------------------------------------------------------
+
+
+def comparison(shift=0.0, slope=-0.1, dtype=np.float64, predicted=-0.1, T=400):
+    """Straight curves of eight sequences, 1e-4 nats a step apart; all lags of the measured ones are moved by shift."""
+    lags, spread = np.arange(T + 1)[:, None], 1e-4 * np.linspace(-1, 1, 8)
+    measured = lags * (slope + spread)
+    measured[1:] += shift
+    curve = GrowthCurve((lags * (predicted + spread))[..., None], "random", THETA)
+    return compare(curve, measured[..., None], "random", dtype, np.arange(1, T + 1))
+
+
+def test_a_verification_fails_by_its_end_alone_and_by_its_rate_alone():
+    assert comparison().agrees
+    moved = comparison(shift=3.0)
+    assert (moved.rate_agrees, moved.end_agrees, moved.agrees) == (True, False, False)
+    # turned about its end
+    turned = comparison(slope=-0.11, shift=4.0)
+    assert (turned.rate_agrees, turned.end_agrees, turned.agrees) == (False, True, False)
+
+
+def test_a_verification_fails_by_its_loss_alone():
+    right, wrong = comparison(), comparison(shift=3.0)
+    assert Verification(right, right, 400).agrees
+    assert Verification(right, None, 400).agrees
+    assert not Verification(right, wrong, 400).agrees
+    assert not Verification(wrong, right, 400).agrees
+    assert "DISAGREES" in repr(Verification(right, wrong, 400))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("slope", [-1.0, 1.0])
+def test_the_last_lag_is_where_sums_of_squares_leave_the_range_of_the_dtype(dtype, slope):
+    """e^(2k) overflows; e^(-2k) keeps all digits down to the smallest normal number over eps."""
+    lags, info = np.arange(401), np.finfo(dtype)
+    logs = np.repeat((slope * lags)[:, None], 4, axis=1)[..., None]
+    found = compare(GrowthCurve(logs, "random", THETA), logs, "random", dtype, lags[1:])
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.exp(2 * slope * lags.astype(np.longdouble))
+    fits = squares <= info.max if slope > 0 else squares >= np.longdouble(info.tiny) / info.eps
+    assert found.last_lag == np.flatnonzero(fits)[-1]
+    expected = {(np.float32, -1.0): 35, (np.float32, 1.0): 44, (np.float64, -1.0): 336, (np.float64, 1.0): 354}
+    assert found.last_lag == expected[dtype, slope]
+
+
+class Diagonal:
+    """Two units that never meet: one grows by 1.5 a step, the other by e^x; the loss reads the second."""
+
+    batch_axis = 1
+
+    def linearize(self, x, h0=None):
+        J = np.zeros((*x.shape[:2], 2, 2))
+        J[..., 0, 0], J[..., 1, 1] = 1.5, np.exp(x[..., 0])
+        return JacobianStack(J)
+
+    def loss_start(self, x, y=None, *, loss=None, h0=None, rng=None, lin=None):
+        return np.tile([0.0, 1.0], (x.shape[1], 1))
+
+    def measure_gradient(self, x, start, h0=None):
+        raise NotImplementedError
+
+
+def test_sampling_goes_on_while_only_the_random_start_is_decided():
+    """Random vectors find the direction that always grows; that of the loss lies about the threshold."""
+    x = np.zeros((40, 200, 1)) + THETA / 40 + np.where(np.arange(200) % 2, 0.2, -0.2)[:, None]
+    d = diagnose(Diagonal(), x, rng=0)
+    assert (d.curve.verdict, d.loss.verdict) == ("exploding", "undecided")
+    assert d.curve.n == d.loss.n == 64

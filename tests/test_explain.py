@@ -245,6 +245,8 @@ def test_clipping_and_truncation_of_a_linear_network():
     assert 0.5 * starts.mean() < p.clip_norm < 2 * starts.mean()
     growing = d.prescribe(0.05)
     assert growing.truncation is None
+    # 0.95^k would be 1e-3 at lag 134.7, 84 steps beyond the sequence: there is nothing to cut
+    assert d.prescribe(math.log(0.95)).truncation is None
     assert math.log(growing.clip_factor) == pytest.approx(0.05 * 50, abs=1e-9)
     assert elman.diagnose(net, x, rng=0).prescribe(0.05).clip_norm is None
 

@@ -717,6 +717,39 @@ class TestLengths:
         expected = np.mean([(net(x[: lengths[b], b])[0][-1] - target[b]) ** 2 for b in rows])
         assert history.loss[0] == pytest.approx(expected, rel=1e-9)
 
+    def test_last_step_targets_in_two_batches_are_the_loop_by_hand(self):
+        """Two steps of SGD: each batch averages over its sequences that have a last step, one at a time here."""
+
+        class Noting(MeanSquaredError):
+            seen: list = []  # noqa: RUF012 - one object
+
+            def value_and_gradient(self, output, target):
+                self.seen.append((output.copy(), target.copy()))
+                return super().value_and_gradient(output, target)
+
+        x, _, lengths = self.data()
+        target = np.random.default_rng(1).standard_normal((8, 2))
+        net, by_hand, loss = self.network(), self.network(), Noting()
+        history = elman.fit(
+            net, x, target, lengths=lengths, optimizer=elman.SGD(0.1), loss=loss, epochs=1, batch_size=4,
+            clip_norm=None, progress=False, rng=0,
+        )  # fmt: skip
+        batches = [[int(np.flatnonzero(target[:, 0] == row[0])[0]) for row in kept] for _, kept in loss.seen]
+        assert sorted(map(len, batches)) == [3, 4]
+        assert sorted(b for batch in batches for b in batch) == [b for b in range(8) if lengths[b]]
+        squares = 0.0
+        for batch in batches:
+            d_theta = np.zeros_like(by_hand.theta)
+            for b in batch:
+                trace = by_hand.trace(x[: lengths[b], b])
+                error, d = trace.output[-1] - target[b], np.zeros_like(trace.output)
+                squares += (error**2).sum()
+                d[-1] = 2 * error / (2 * len(batch))
+                d_theta += by_hand.backward(trace, d).theta
+            by_hand.theta[:] -= 0.1 * d_theta
+        np.testing.assert_allclose(net.theta, by_hand.theta, rtol=1e-11, atol=1e-14)
+        assert history.loss[0] == pytest.approx(squares / 14, rel=1e-12)
+
     def test_classes_of_several_lengths(self):
         rng = np.random.default_rng(0)
         x = [rng.standard_normal((n, 2)) for n in (4, 9, 2, 7)]

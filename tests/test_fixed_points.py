@@ -258,3 +258,15 @@ def test_arguments_that_do_not_fit_are_refused(arguments, keywords, error, messa
 def test_a_network_is_told_to_give_its_layer():
     with pytest.raises(DTypeError, match=r"got Network; give its recurrent layer, network\.layer"):
         fixed_points(Network(RNN(2, 3, rng=0), Readout(3, 1, rng=0)))
+
+
+def test_every_start_is_counted_once():
+    """At a point of its own, at one that others found too, or among the lost."""
+    found = fixed_points(unit(2.0), None, np.linspace(-2, 2, 41)[:, None])
+    assert (len(found), found.n_lost, found.n_starts) == (3, 0, 41)
+    assert sorted(found.counts.tolist()) != [1, 1, 39]
+    assert found.counts.sum() == 41
+    some_lost = fixed_points(drawn(MGU(2, 16, rng=1), 2.2, seed=3), [0.1, -0.3], 60, rng=0)
+    assert 0 < some_lost.n_lost < 60 - len(some_lost)
+    assert some_lost.counts.min() >= 1
+    assert some_lost.counts.sum() + some_lost.n_lost == some_lost.n_starts == 60

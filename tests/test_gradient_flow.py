@@ -381,3 +381,16 @@ def test_singular_values_of_what_is_not_finite_are_refused():
     lin.jacobians = np.where(np.arange(3)[:, None, None, None] == 1, np.inf, lin.jacobians)
     with pytest.raises(NonFiniteError, match="step 1"):
         singular_growth(lin, np.array([3]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("decades", [-2.5, 2.5])
+def test_growth_of_two_and_a_half_decades_a_step(dtype, decades):
+    """Squares leave the range within a window of steps, single steps do not: 10^-1000 at the end."""
+    factor, T = dtype(10.0**decades), 400
+    J = np.broadcast_to(factor * np.eye(3, dtype=dtype)[[1, 2, 0]], (T, 2, 3, 3)).copy()
+    start = np.random.default_rng(0).standard_normal((2, 4, 3))
+    expected = np.arange(T + 1)[:, None, None] * np.log(float(factor)) * np.ones((2, 4))
+    rtol = 1e-12 if dtype is np.float64 else 1e-6
+    for growth in (backward_growth, forward_growth):
+        np.testing.assert_allclose(growth(JacobianStack(J), start), expected, rtol=rtol, atol=1e-5 * rtol)

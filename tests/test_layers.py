@@ -788,3 +788,69 @@ def test_what_each_step_adds_to_the_weights_gradient(kind, zoneout):
             d_h = delta @ W
     with pytest.raises(ArgumentError, match="sequences of one length"):
         layer.weight_norms(layer.trace(x, lengths=[5, 4, 5], training=False))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_readout_with_a_bias_gives_zero_in_the_padding(dtype):
+    rng = np.random.default_rng(0)
+    net = elman.Network(elman.GRU(3, 7, rng=0, dtype=dtype), elman.Readout(7, 2, rng=1, dtype=dtype))
+    net.params["readout.bias"][:] = [5.0, -3.0]
+    x = rng.standard_normal((6, 5, 3)).astype(dtype)
+    for output in (net(x, lengths=LENGTHS)[0], net.trace(x, lengths=LENGTHS).output):
+        for b, n in enumerate(LENGTHS):
+            assert (output[n:, b] == 0).all()
+            assert (output[:n, b] != 0).all()
+
+
+def test_an_overflow_of_the_readouts_gradient_alone_is_refused():
+    """Its weight is 0, so that nothing goes on to the layer; its bias adds up two gradients of 3e38."""
+    net = elman.Network(elman.RNN(2, 3, rng=0, dtype="float32"), elman.Readout(3, 1, rng=1, dtype="float32"))
+    net.params["readout.weight"][:] = 0
+    trace = net.trace(np.ones((4, 1, 2), np.float32))
+    d = np.zeros((4, 1, 1), np.float32)
+    d[:1] = 3e38
+    assert np.isfinite(net.backward(trace, d).theta).all()
+    d[1:] = 3e38
+    with pytest.raises(NonFiniteError, match="gradient of the readout's parameters overflows") as caught:
+        net.backward(trace, d)
+    assert (caught.value.what, caught.value.layer) == ("gradient", "readout")
+
+
+def test_an_overflow_of_the_inputs_gradient_alone_is_refused():
+    """At x = h0 = 0 the weights have no gradient and the bias a finite one; dL/dx is 1e300 * 1e100."""
+    layer = elman.RNN(2, 3, nonlinearity="identity", bias_init="zeros", rng=0)
+    layer.params["weight_ih_l0"][:] = 1e300
+    d = np.full((1, 1, 3), 1e100)
+    trace = layer.trace(np.zeros((1, 1, 2)))
+    assert np.isfinite(layer.backward(trace, d, need_x=False).theta).all()
+    with pytest.raises(NonFiniteError, match="gradient of x overflows"):
+        layer.backward(trace, d, need_x=True)
+    readout = elman.Readout(3, 2, rng=0)
+    readout.params["weight"][:] = 1e300
+    with pytest.raises(NonFiniteError, match="Readout: the gradient overflows"):
+        readout.backward(readout.trace(np.zeros((1, 3))), np.full((1, 2), 1e100))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_sequence_with_a_restart_at_0_keeps_the_given_state(kind):
+    """No step reads the restart: hn is h0 and dL/dh0 is dL/dhn, while a sequence with steps forgets h0."""
+    rng = np.random.default_rng(0)
+    layer = make(kind)
+    x, h0, reset = rng.standard_normal((6, 5, 3)), initial(layer, rng), np.zeros((6, 5), bool)
+    reset[0, :3] = True
+    assert LENGTHS[:3].tolist() == [3, 0, 6]
+    _, hn = layer(x, h0, lengths=LENGTHS, reset=reset)
+    d_hn = initial(layer, rng)
+    grads = layer.backward(layer.trace(x, h0, lengths=LENGTHS, reset=reset), d_hn=d_hn)
+    for last, first, inward, d_first in zip(*map(tupled, (hn, h0, d_hn, grads.h0)), strict=True):
+        assert np.array_equal(last[:, 1], first[:, 1])
+        assert np.array_equal(d_first[:, 1], inward[:, 1])
+        assert (d_first[:, [0, 2]] == 0).all()
+        assert (d_first[:, 3:] != 0).any()
+
+
+@pytest.mark.parametrize("value", [1, 0, "yes", None])
+@pytest.mark.parametrize("kind", KINDS)
+def test_batch_first_is_true_or_false_and_not_a_number(kind, value):
+    with pytest.raises(DTypeError, match="batch_first must be True or False, got"):
+        make(kind, batch_first=value)

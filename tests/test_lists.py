@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import elman
-from elman.errors import DTypeError, ElmanError, ShapeError
+from elman.errors import ArgumentError, DTypeError, ElmanError, ShapeError
 from elman.lists import axes, is_list
 
 RNG = np.random.default_rng(0)
@@ -205,3 +205,15 @@ def test_both_directions_read_a_list_as_the_array_of_its_items():
             np.testing.assert_array_equal(a.directions[name].curve.mean, b.directions[name].curve.mean)
         one, other = (d.verify(*rest[1:]) for d, rest in ((a, given), (b, listed)))
         assert str(one) == str(other)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_the_index_of_a_missing_number_is_that_in_the_list(batch_first):
+    """x[2][3, 1], whatever the order of axes in which the sequences are then put."""
+    items = [np.zeros((n, 2)) for n in (7, 2, 5)]
+    items[2][3, 1] = np.nan
+    with pytest.raises(ArgumentError, match=r"nan at index \(2, 3, 1\) \(1 such numbers"):
+        elman.RNN(2, 4, batch_first=batch_first, rng=0)(items)
+    items[2] = np.zeros((5, 3))
+    with pytest.raises(ShapeError, match=r"x\[2\] has shape \(5, 3\)"):
+        elman.RNN(2, 4, batch_first=batch_first, rng=0)(items)

@@ -120,3 +120,36 @@ def test_get_loss():
         get_loss("MSE")
     with pytest.raises(DTypeError, match="value_and_gradient"):
         get_loss(lambda output, target: 0.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_far_and_equal_logits_in_one_batch(dtype):
+    """The largest logit is that of each row: one far row may not take the digits of the next, nor underflow it."""
+    output = np.array([[1e4, 0.0, -1e4], [0.0, 0.0, 0.0], [-1e4, -1e4, -1e4], [0.0, 1.0, 2.0]], dtype)
+    target = np.array([0, 1, 2, 2])
+    value, gradient = CROSS_ENTROPY.value_and_gradient(output, target)
+    last = np.exp([0.0, 1.0, 2.0])
+    assert value == pytest.approx(
+        (0 + 2 * math.log(3) + math.log(last.sum()) - 2) / 4, rel=4 * float(np.finfo(dtype).eps)
+    )
+    third = np.full(3, 1 / 3)
+    expected = np.array([[1, 0, 0], third, third, last / last.sum()]) - np.eye(3)[target]
+    np.testing.assert_allclose(4 * gradient, expected, rtol=1e-6 if dtype is np.float32 else 1e-13, atol=0)
+
+
+def test_the_mean_cross_entropy_of_float32_is_summed_in_float64():
+    """One loss of 3e7 beside 2^15 of log 2: float32, whose step is 2 there, would lose each of them."""
+    n = 2**15
+    output = np.zeros((n + 1, 2), np.float32)
+    output[0] = [0.0, 3e7]
+    value, _ = CROSS_ENTROPY.value_and_gradient(output, np.zeros(n + 1, int))
+    assert value == pytest.approx((3e7 + n * math.log(2)) / (n + 1), rel=1e-7)
+    wide, _ = CROSS_ENTROPY.value_and_gradient(output.astype(np.float64), np.zeros(n + 1, int))
+    assert wide == pytest.approx((3e7 + n * math.log(2)) / (n + 1), rel=1e-14)
+
+
+@pytest.mark.parametrize("expected", [1e-12, [1e-20, -1e-300], np.array([1e-10])])
+def test_tiny_numbers_are_not_compared_with_the_default_abs(expected):
+    with pytest.raises(AssertionError, match="say abs"):
+        pytest.approx(expected, rel=1e-6)
+    assert pytest.approx(expected, rel=1e-6, abs=0) == expected

@@ -12,7 +12,7 @@ import elman
 from elman.diagnostics.fisher import fisher_memory
 from elman.diagnostics.krylov_rank import krylov_rank
 from elman.diagnostics.measured_memory import measured_memory
-from elman.diagnostics.memory import memory_capacity
+from elman.diagnostics.memory import MemoryCapacity, memory_capacity
 from elman.errors import ArgumentError, DTypeError, ShapeError
 
 
@@ -479,3 +479,12 @@ def test_states_of_a_float32_network_are_counted_at_its_rounding():
     assert measured_memory(doubled.astype(np.float32), u).rank == 4
     # the same numbers said to be float64 are independent
     assert measured_memory(doubled.astype(np.float32).astype(np.float64), u).rank == 8
+
+
+def test_a_capacity_of_one_half_is_not_less_than_half():
+    def found(*per_lag):
+        return MemoryCapacity(np.array(per_lag), 2, 2).half_lag
+
+    assert found(1.0, 0.5, 0.25) == 2
+    assert found(1.0, 0.5, np.nextafter(0.5, 0.0)) == 2
+    assert found(1.0, 0.5, 0.5) is None

@@ -377,9 +377,10 @@ def test_clip_does_not_spread_a_nan(bad):
 )
 def test_norm_neither_overflows_nor_underflows(dtype, scale):
     gradient = np.full((2, 2), scale, dtype)
-    assert global_norm(gradient) == pytest.approx(2 * float(gradient[0, 0]), rel=1e-12)
-    assert clip_by_global_norm(gradient, scale) == pytest.approx(2 * scale, rel=0.1)
-    assert global_norm(gradient) == pytest.approx(scale, rel=0.1 if scale == 1e-44 else 1e-6)
+    assert global_norm(gradient) == pytest.approx(2 * float(gradient[0, 0]), rel=1e-12, abs=0)
+    assert clip_by_global_norm(gradient, scale) == pytest.approx(2 * scale, rel=0.1, abs=0)
+    # an entry of 1e-44 is one of a few denormal float32: halves are rounded by a tenth and more
+    assert global_norm(gradient) == pytest.approx(scale, rel=0.2 if scale == 1e-44 else 1e-6, abs=0)
 
 
 def test_norm_of_nothing_zero_and_the_unrepresentable():
@@ -387,3 +388,11 @@ def test_norm_of_nothing_zero_and_the_unrepresentable():
     assert global_norm(np.zeros(5, np.float32)) == 0.0
     assert global_norm(np.full(4, 1e308)) == math.inf
     assert math.isnan(global_norm(np.array([np.nan, np.inf])))
+
+
+@pytest.mark.parametrize("scale", [1e-145, 1e-150, 1e-160, 1e-170, 1e-300, 1e160])
+def test_a_gradient_is_clipped_at_any_scale(scale):
+    """3, 4 is 5: also where the squares are denormal (1e-160), zero (1e-300) or infinite (1e160)."""
+    gradient = np.array([3.0, -4.0]) * scale
+    assert clip_by_global_norm(gradient, scale) == pytest.approx(5 * scale, rel=1e-14, abs=0)
+    np.testing.assert_allclose(gradient, np.array([0.6, -0.8]) * scale, rtol=1e-14)

@@ -611,3 +611,16 @@ def test_one_living_sequence_draws_no_nan():
     assert "nan" not in title
     nothing = elman.gradient_flow(JacobianStack(np.empty((0, 2, 3, 3)))).plot()
     assert nothing.get_title(loc="left") == "no rate: there is no step"
+
+
+def test_the_forward_curve_of_a_flow_is_the_forward_one():
+    """Shrinks first and grows then: forwards and backwards are other curves."""
+    J = np.where(np.arange(20) < 10, 0.5, 1.25)[:, None, None, None] * np.eye(3)
+    flow = elman.gradient_flow(JacobianStack(J), rng=0)
+    lines = {line.get_label().split(",")[0]: line.get_ydata() for line in flow.plot().get_lines()}
+    down, up = math.log10(0.5), math.log10(1.25)
+    lags = np.arange(21)
+    forward = np.where(lags <= 10, down * lags, 10 * down + up * (lags - 10))
+    backward = np.where(lags <= 10, up * lags, 10 * up + down * (lags - 10))
+    np.testing.assert_allclose(lines["forward"], forward, atol=1e-12)
+    np.testing.assert_allclose(lines["backward"], backward, atol=1e-12)

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import scipy.linalg
+from scipy.stats import ortho_group
 
 from elman.diagnostics.spectrum import spectrum
 from elman.errors import ArgumentError, DTypeError, ShapeError
@@ -100,7 +101,7 @@ def test_departure_does_not_cancel():
     # the textbook difference of squares loses everything below 1e-8
     W = np.diag([1.0, 2.0, 3.0])
     W[0, 2] = 1e-11
-    assert spectrum(W).departure_from_normality == pytest.approx(1e-11, rel=1e-10)
+    assert spectrum(W).departure_from_normality == pytest.approx(1e-11, rel=1e-10, abs=0)
     assert spectrum(rotated(W, np.random.default_rng(1))).departure_from_normality == pytest.approx(
         1e-11, abs=1e-13 * 50
     )
@@ -285,3 +286,13 @@ def test_a_network_is_its_layer():
 def test_what_is_no_matrix_is_named(wrong):
     with pytest.raises(DTypeError, match=f"W must be a square matrix .* got {type(wrong).__name__}"):
         spectrum(wrong)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rounding_does_not_move_the_peak_of_a_rotated_plateau(seed):
+    """A shift of weights 2, 1, 1, ...: |W^k| = 2 from the first power to the last that is not 0."""
+    W = np.diag([2.0] + [1.0] * 10, -1)
+    Q = ortho_group.rvs(12, random_state=seed)
+    peak = spectrum(Q @ W @ Q.T * (1 - 1e-15 * (seed % 2))).transient_peak
+    assert peak.step == 1
+    assert peak.value == pytest.approx(2.0, rel=1e-13)
