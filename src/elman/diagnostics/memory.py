@@ -9,7 +9,8 @@ controllable part only, and follows from the all-pass filter with these poles:
 .. math:: B(z) = \prod_i \frac{z - \bar\lambda_i}{1 - \lambda_i z} = \sum_j b_j z^j, \qquad m_k = \sum_{j > k} b_j^2,
 
 since the sequences that the network cannot hold are spanned by the delayed copies of ``b``. Nothing is solved, and the
-sum over ``k`` is the number of poles up to rounding.
+sum over ``k`` is the number of poles up to rounding. A network with more poles holds more at every lag: so where
+rounding cannot tell how many are controllable, the fewest and the most bound the capacity at each lag.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
+from .controllable import controllable_part, stored_rank
 from .matrices import real_array, square_matrix
 from .validation import whole_number
 
@@ -44,14 +46,27 @@ class MemoryCapacity:
     per_lag : ndarray, shape (L,)
         Capacity ``m_k`` in [0, 1] at lags ``k = 0 .. L - 1`` in steps, not increasing; lag 0 is the present input.
     rank : int
-        Dimension of the controllable subspace, which is the sum over all lags from 0.
+        Dimension of the controllable subspace, which is the sum over all lags from 0: the smallest that was found for
+        a network within rounding of this one, ``10 N eps |W|`` in the Frobenius norm.
     state_size : int
         Number of units N.
+    rank_high : int
+        The same for exactly the numbers that W and v hold, by integer arithmetic. Where it is more than :attr:`rank`,
+        the rounding with which W and v were made decides, and :attr:`per_lag` is the lower end of an interval.
+    per_lag_high : ndarray, shape (L,)
+        Upper end: what all N modes would hold, and no more in total than :attr:`rank_high`.
     """
 
     per_lag: Array
     rank: int
     state_size: int
+    rank_high: int
+    per_lag_high: Array
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rank is sure: the same for the numbers as they are stored and within their rounding."""
+        return self.rank == self.rank_high
 
     @property
     def total(self) -> float:
@@ -70,16 +85,26 @@ class MemoryCapacity:
         return int(below[0]) if below.size else None
 
     def __repr__(self) -> str:
-        return f"MemoryCapacity(total={self.rank}, N={self.state_size}, lags={len(self.per_lag)})"
+        return f"MemoryCapacity(total={self._rank_text('..')}, N={self.state_size}, lags={len(self.per_lag)})"
+
+    def _rank_text(self, between: str) -> str:
+        return f"{self.rank}" if self.exact else f"{self.rank}{between}{self.rank_high}"
 
     def __str__(self) -> str:
         note = "" if self.rank == self.state_size else ": the input does not reach the others"
+        note += "" if self.exact else ", but by rounding"
         half = f"beyond lag {len(self.per_lag) - 1}" if self.half_lag is None else f"from lag {self.half_lag}"
+        unsure = [
+            f"  undecided         rounding of W or v decides: {self.rank_high} for the numbers as they are stored, "
+            f"{self.rank} within",
+            "                    their rounding; the capacities below are those of the smaller, the least there can be",
+        ]
         return "\n".join(
             [
                 f"Linear memory capacity of {self.state_size} units, without noise",
-                f"  total             {self.rank} from lag 0, {self.total_past:.6g} from lag 1",
-                f"  controllable      {self.rank} of {self.state_size} dimensions{note}",
+                f"  total             {self._rank_text(' to ')} from lag 0, {self.total_past:.6g} from lag 1",
+                f"  controllable      {self._rank_text(' to ')} of {self.state_size} dimensions{note}",
+                *([] if self.exact else unsure),
                 f"  less than half    {half}",
                 *lag_table(self.per_lag, "capacity"),
             ]
@@ -93,6 +118,9 @@ class MemoryCapacity:
             "total_past": self.total_past,
             "rank": self.rank,
             "state_size": self.state_size,
+            "rank_high": self.rank_high,
+            "per_lag_high": self.per_lag_high.tolist(),
+            "exact": self.exact,
         }
 
     def plot(self, ax: Any = None) -> Any:
@@ -107,7 +135,8 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
 
     It holds without noise: capacity at long lags may lie in directions of tiny variance, which no readout of finite
     precision reaches. :func:`fisher_memory` counts noise in the state; :func:`measured_memory` measures a nonlinear
-    network.
+    network. Where modes are equal, as in rings and lattices, the input reaches one of each kind; whether numbers that
+    were rounded mean equal modes cannot be known, and the result then carries an interval.
 
     Parameters
     ----------
@@ -146,50 +175,31 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     wanted = None if max_lag is None else whole_number(max_lag, "max_lag", 0) + 1
     reduced = controllable_part(matrix, vector)
     rank = len(reduced)
-    response = _all_pass_response(scipy.linalg.eigvals(reduced), wanted or 0)
-    per_lag = np.append(np.cumsum(response[:0:-1] ** 2)[::-1], 0.0)
+    per_lag = _capacity(scipy.linalg.eigvals(reduced) if rank else np.zeros(0), wanted or 0)
     if wanted is None:
         left = np.cumsum(per_lag[::-1])[::-1]
         wanted = max(1, int(np.count_nonzero(left > _NEGLIGIBLE * rank)))
-    return MemoryCapacity(np.minimum(per_lag[:wanted], 1.0), rank, len(matrix))
+    per_lag = np.minimum(per_lag[:wanted], 1.0)
+    # W is one of the networks within its own rounding
+    rank_high = max(rank, stored_rank(matrix, vector))
+    high = per_lag if rank == rank_high else _upper_end(matrix, rank_high, wanted)
+    return MemoryCapacity(per_lag, rank, len(matrix), rank_high, np.maximum(per_lag, high))
 
 
-def controllable_part(W: Array, v: Array) -> Array:
-    """W restricted to the controllable subspace, the span of ``v, W v, W^2 v, ...``, in an orthonormal basis.
+def _capacity(poles: Array, least: int) -> Array:
+    """``m_k`` of a network with these poles, at least at the lags up to ``least``."""
+    response = _all_pass_response(poles, least)
+    return np.append(np.cumsum(response[:0:-1] ** 2)[::-1], 0.0)
 
-    Arnoldi's process with a second orthogonalisation. A direction is new unless what is left of ``W q`` is rounding
-    error of its own computation.
 
-    Parameters
-    ----------
-    W : ndarray, shape (N, N)
-    v : ndarray, shape (N,)
-
-    Returns
-    -------
-    ndarray, shape (r, r)
-        Upper Hessenberg; r = 0 if v is 0.
-    """
-    size, largest = len(v), float(np.abs(v).max())
-    if largest == 0:
-        return np.zeros((0, 0))
-    # squares of huge or tiny entries would leave the range of float64
-    direction = v / largest
-    tolerance = 10 * size * np.finfo(np.float64).eps * float(np.linalg.norm(W))
-    basis, hessenberg = np.zeros((size, size)), np.zeros((size + 1, size))
-    basis[0] = direction / np.linalg.norm(direction)
-    for k in range(size):
-        w = W @ basis[k]
-        for _ in range(2):
-            part = basis[: k + 1] @ w
-            w -= part @ basis[: k + 1]
-            hessenberg[: k + 1, k] += part
-        rest = float(np.linalg.norm(w))
-        if rest <= tolerance or k + 1 == size:
-            return hessenberg[: k + 1, : k + 1]
-        hessenberg[k + 1, k] = rest
-        basis[k + 1] = w / rest
-    raise AssertionError("the last round returns")
+def _upper_end(W: Array, rank: int, lags: int) -> Array:
+    """The most that a network of the modes of W can hold (lags,), in total ``rank``; capacities do not increase."""
+    share = np.minimum(1.0, rank / np.arange(1, lags + 1))
+    try:
+        return np.minimum(share, _capacity(scipy.linalg.eigvals(W), lags)[:lags])
+    except ArgumentError:
+        # a mode too near 1, which the input may not even reach
+        return share
 
 
 def _all_pass_response(poles: Array, least: int) -> Array:
