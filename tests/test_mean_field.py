@@ -23,7 +23,7 @@ PHI = {
     "tanh": (math.tanh, lambda x: 1 / math.cosh(min(abs(x), 300)) ** 2),
     "sigmoid": (lambda x: 1 / (1 + math.exp(-x)), lambda x: 1 / (2 + 2 * math.cosh(min(abs(x), 300)))),
     "relu": (lambda x: max(x, 0.0), lambda x: float(x > 0)),
-    "linear": (lambda x: x, lambda x: 1.0),
+    "identity": (lambda x: x, lambda x: 1.0),
 }
 
 
@@ -110,7 +110,7 @@ def test_input_suppresses_chaos():
 
 
 def test_relu_and_linear_networks_have_closed_forms():
-    for name, share in (("relu", 0.5), ("linear", 1.0)):
+    for name, share in (("relu", 0.5), ("identity", 1.0)):
         field = mean_field(0.8, 0.3, 0.2, name)
         assert field.q == pytest.approx(0.5 / (1 - 0.64 * share), rel=1e-14)
         assert field.chi == pytest.approx(0.64 * share, rel=1e-14)
@@ -119,10 +119,10 @@ def test_relu_and_linear_networks_have_closed_forms():
         assert grown.q == math.inf
         assert grown.phase == "unbounded"
         assert mean_field(0.5, nonlinearity=name).q == 0
-    critical = mean_field(1.0, nonlinearity="linear")
+    critical = mean_field(1.0, nonlinearity="identity")
     assert math.isnan(critical.q)
     assert critical.phase == "critical"
-    assert mean_field(1.0, 0.1, nonlinearity="linear").q == math.inf
+    assert mean_field(1.0, 0.1, nonlinearity="identity").q == math.inf
 
 
 def test_limits_are_defined():
@@ -176,7 +176,7 @@ def test_wrong_sweeps_are_refused():
         phase_diagram([-1, 2], [0, 1])
 
 
-@pytest.mark.parametrize("name", ["tanh", "relu", "sigmoid", "linear"])
+@pytest.mark.parametrize("name", ["tanh", "relu", "sigmoid", "identity"])
 @pytest.mark.parametrize("numbers", [(1e200,), (1.0, 1e308, 1e308)])
 def test_a_variance_that_overflows_is_refused(name, numbers):
     with pytest.raises(ArgumentError, match="must be a finite float64"):

@@ -10,6 +10,8 @@ first steps grows until it passes for a new direction.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 
@@ -63,7 +65,8 @@ def _unreached(W: Array, direction: Array, tolerance: float) -> Array:
     size, scale = len(W), float(np.linalg.norm(W))
     if scale <= tolerance:
         return np.zeros((size, 0))
-    values, left = scipy.linalg.eig(W, left=True, right=False)
+    decomposition: Any = scipy.linalg.eig(W, left=True, right=False)
+    values, left = decomposition
     found = _equal_modes(values, left, direction, tolerance)
     if found.shape[1] and _invariant(found, W, scale * direction, tolerance):
         return found

@@ -71,7 +71,7 @@ NONLINEARITIES = {
     "tanh": _Nonlinearity(np.tanh, _tanh_slope),
     "relu": _Nonlinearity(lambda x: np.maximum(x, 0), lambda x: (x > 0).astype(float), 0.5),
     "sigmoid": _Nonlinearity(scipy.special.expit, _sigmoid_slope),
-    "linear": _Nonlinearity(lambda x: x, np.ones_like, 1.0),
+    "identity": _Nonlinearity(lambda x: x, np.ones_like, 1.0),
 }
 
 
@@ -157,7 +157,7 @@ def mean_field(
         Variance over units and time of ``W_ih x_t``, the input to a unit.
     bias_variance : float, default 0
         Variance of the biases over units.
-    nonlinearity : {"tanh", "relu", "sigmoid", "linear"}, default "tanh"
+    nonlinearity : {"tanh", "relu", "sigmoid", "identity"}, default "tanh"
         Of the Elman cell.
 
     Returns
