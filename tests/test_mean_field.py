@@ -152,7 +152,7 @@ def test_wrong_numbers_are_refused(wrong):
 
 
 def test_an_unknown_nonlinearity_is_refused():
-    with pytest.raises(ArgumentError, match="'tanh', 'relu', 'sigmoid', 'linear', got 'gelu'"):
+    with pytest.raises(ArgumentError, match="'tanh', 'relu', 'sigmoid', 'identity', got 'gelu'"):
         mean_field(1.0, nonlinearity="gelu")
 
 
@@ -165,6 +165,12 @@ def test_a_sweep_is_many_mean_fields():
     assert "critical gain" in str(diagram)
     assert "2 input variances x 3 gains" in repr(diagram)
     assert json.loads(json.dumps(diagram.to_dict()))["gains"] == gains
+
+
+def test_the_nonlinearities_have_the_names_of_a_layer():
+    assert set(NONLINEARITIES) == set(elman.RNN.NONLINEARITIES)
+    with pytest.raises(ArgumentError, match="'identity', got 'linear'"):
+        mean_field(1.0, nonlinearity="linear")
 
 
 def test_wrong_sweeps_are_refused():

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.linalg
 
 from ..linearization import Array
+from .matrices import rounding_of
 
 # Unreached modes, and equal ones, have overlap times gap near rounding; others are not looked at any closer.
 _SUSPICIOUS = 1e-8
@@ -23,11 +24,6 @@ _SUSPICIOUS = 1e-8
 _INDEPENDENT = 1e-4
 # Primes below 2^21: sums of 2000 products of two residues are integers below 2^53, exact in float64 in any order.
 _PRIMES = (2097143, 2097133, 2097131)
-
-
-def rounding_of(W: Array) -> float:
-    """Size of the changes of W, in the Frobenius norm, that count as rounding: ``10 N eps |W|``."""
-    return 10 * len(W) * float(np.finfo(np.float64).eps) * float(np.linalg.norm(W))
 
 
 def controllable_part(W: Array, v: Array) -> Array:
@@ -41,7 +37,8 @@ def controllable_part(W: Array, v: Array) -> Array:
     Returns
     -------
     ndarray, shape (r, r)
-        Upper Hessenberg; r = 0 if v is 0. The smallest r that was found for a network within :func:`rounding_of` W.
+        Upper Hessenberg; r = 0 if v is 0. The smallest r that was found for a network within rounding of this one,
+        as :func:`~elman.diagnostics.matrices.rounding_of` has it.
     """
     largest, tolerance = float(np.abs(v).max()), rounding_of(W)
     if largest == 0:

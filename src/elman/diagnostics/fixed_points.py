@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from ..errors import DTypeError, ShapeError
 from ..linearization import Array
 from .dynamics import ConstantInput
+from .marginal import NEAR, marginal_modes
+from .matrices import rounding_of
 from .minimize import local_minima
 from .validation import plain_array, positive_number, require_finite, whole_number
 
@@ -18,6 +20,8 @@ from .validation import plain_array, positive_number, require_finite, whole_numb
 _REACH = 2.0
 # Times the cube root of tol: at a pitchfork, |F(s) - s| ~ |s|^3 / 3, points at rest are up to 2.9 of them apart.
 _DOUBT = 10.0
+# A minimum is known to about the root of rounding: its Jacobian has an eigenvalue 1 to some multiple of that.
+_MINIMUM = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +42,9 @@ class FixedPoints:
         ``J[i, j] = d F(s)[i] / d s[j]``.
     eigenvalues : ndarray of complex, shape (m, S)
         Of each Jacobian, by descending modulus; a mode grows by this factor each step.
+    marginal_modes : ndarray of bool, shape (m, S)
+        Which of them have modulus 1 within what is known: the Jacobian's rounding, and its change over the states
+        around the point that are at rest within ``tol`` as well. Whether such a mode grows or decays is not known.
     n_starts, n_lost : int
         Starts, and how many of them ended neither at a fixed nor at a slow point.
     """
@@ -48,6 +55,7 @@ class FixedPoints:
     counts: Array
     jacobians: Array
     eigenvalues: Array
+    marginal_modes: Array
     n_starts: int
     n_lost: int
 
@@ -56,13 +64,38 @@ class FixedPoints:
 
     @property
     def n_unstable(self) -> Array:
-        """Modes of each point (m,) with an eigenvalue outside the unit circle: 0 is an attractor, more a saddle."""
-        return np.count_nonzero(abs(self.eigenvalues) > 1, axis=1)
+        """Growing modes of each point (m,): those with an eigenvalue outside the unit circle that is not marginal."""
+        return np.count_nonzero((abs(self.eigenvalues) > 1) & ~self.marginal_modes, axis=1)
+
+    @property
+    def n_marginal(self) -> Array:
+        """Marginal modes of each point (m,): along a line attractor one, at a bifurcation one or two."""
+        return np.count_nonzero(self.marginal_modes, axis=1)
 
     @property
     def stable(self) -> Array:
         """Which points (m,) are fixed and attract all states around them: every eigenvalue inside the unit circle."""
-        return self.converged & (self.n_unstable == 0)
+        return self.converged & (self.n_unstable == 0) & (self.n_marginal == 0)
+
+    @property
+    def marginal(self) -> Array:
+        """Which points (m,) are fixed without a growing mode, but with marginal ones, which linear terms do not decide.
+
+        So are the points of line, ring and plane attractors, and points at a bifurcation.
+        """
+        return self.converged & (self.n_unstable == 0) & (self.n_marginal > 0)
+
+    @property
+    def saddle(self) -> Array:
+        """Which points (m,) are fixed and have a growing mode."""
+        return self.converged & (self.n_unstable > 0)
+
+    @property
+    def kinds(self) -> list[str]:
+        """``"stable"``, ``"marginal"``, ``"saddle"`` or ``"slow"`` for each point."""
+        kinds = np.select([self.stable, self.marginal, self.saddle], ["stable", "marginal", "saddle"], "slow")
+        named: list[str] = kinds.tolist()
+        return named
 
     @property
     def exponents(self) -> Array:
@@ -79,24 +112,30 @@ class FixedPoints:
 
     def __repr__(self) -> str:
         fixed = int(self.converged.sum())
-        return f"FixedPoints({fixed} fixed, {int(self.stable.sum())} of them stable, {len(self) - fixed} slow)"
+        return f"FixedPoints({fixed} fixed, {self._counts()}, {len(self) - fixed} slow)"
+
+    def _counts(self) -> str:
+        """How many of the fixed points are stable, and marginal if any are."""
+        marginal = int(self.marginal.sum())
+        return f"{int(self.stable.sum())} of them stable" + (f" and {marginal} marginal" if marginal else "")
 
     def __str__(self) -> str:
         fixed = int(self.converged.sum())
         lines = [
-            f"{fixed} fixed points, {int(self.stable.sum())} of them stable, and {len(self) - fixed} slow points from "
+            f"{fixed} fixed points, {self._counts()}, and {len(self) - fixed} slow points from "
             f"{self.n_starts} starts ({self.n_lost} ended at neither)",
             "  kind      starts   speed     unstable modes   largest |eigenvalue|   nats/step",
         ]
         shown = 20
-        for i in range(min(len(self), shown)):
-            kind = "slow" if not self.converged[i] else "stable" if self.stable[i] else "saddle"
+        for i, kind in enumerate(self.kinds[:shown]):
             lines.append(
                 f"  {kind:<9} {self.counts[i]:<8} {np.sqrt(2 * self.q[i]):<9.1e} {self.n_unstable[i]:<16} "
-                f"{abs(self.eigenvalues[i, 0]):<22.6g} {self.exponents[i]:+.5f}"
+                f"{abs(self.eigenvalues[i, 0]):<22.6g} {self.exponents[i]:+z.5f}"
             )
         if len(self) > shown:
             lines.append(f"  ... and {len(self) - shown} more")
+        if self.marginal.any():
+            lines.append("  marginal: an eigenvalue of modulus 1 within what is known, and none that grows")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,9 +144,11 @@ class FixedPoints:
             "points": self.points.tolist(),
             "q": self.q.tolist(),
             "converged": self.converged.tolist(),
+            "kinds": self.kinds,
             "stable": self.stable.tolist(),
             "counts": self.counts.tolist(),
             "n_unstable": self.n_unstable.tolist(),
+            "n_marginal": self.n_marginal.tolist(),
             "eigenvalues": np.stack([self.eigenvalues.real, self.eigenvalues.imag], axis=-1).tolist(),
             "n_starts": self.n_starts,
             "n_lost": self.n_lost,
@@ -197,6 +238,8 @@ def fixed_points(
     jacobians = system.jacobians(points[keep])
     values = np.linalg.eigvals(jacobians).astype(np.complex128)
     values = np.take_along_axis(values, np.argsort(-abs(values), axis=1, kind="stable"), axis=1)
+    rounding = _jacobian_error(system, points[keep], jacobians, values, converged[keep], tol)
+    marginal = [marginal_modes(*each) for each in zip(jacobians, values, rounding, strict=True)]
     return FixedPoints(
         points=points[keep],
         q=q[keep],
@@ -204,9 +247,35 @@ def fixed_points(
         counts=counts,
         jacobians=jacobians,
         eigenvalues=values,
+        marginal_modes=np.reshape(np.array(marginal, dtype=bool), values.shape),
         n_starts=len(begin),
         n_lost=len(begin) - len(found),
     )
+
+
+def _jacobian_error(
+    system: ConstantInput, points: Array, jacobians: Array, values: Array, converged: Array, tol: float
+) -> Array:
+    """Spectral norm (m,) of what is not known of the Jacobians (m, S, S) at points (m, S).
+
+    A fixed point is known to the states that are at rest within ``tol``: along the direction that ``J - I`` shrinks
+    most, ``tol`` over that singular value. A slow point is a minimum of q, which is flat there.
+    """
+    error = np.array([rounding_of(J) for J in jacobians])
+    for i in np.flatnonzero(~converged):
+        error[i] = max(error[i], _MINIMUM * float(np.linalg.norm(jacobians[i])))
+    # elsewhere it decides nothing
+    fixed = np.flatnonzero(converged & (np.abs(np.abs(values) - 1) <= NEAR).any(axis=1))
+    if not len(fixed):
+        return error
+    _, sizes, right = np.linalg.svd(jacobians[fixed] - np.eye(points.shape[1]))
+    size = np.maximum(1.0, np.linalg.norm(points[fixed], axis=1))
+    reach = size * np.minimum(tol / np.maximum(sizes[:, -1], tol), _DOUBT * np.cbrt(tol))
+    for sign in (1, -1):
+        moved = system.jacobians(points[fixed] + sign * reach[:, None] * right[:, -1])
+        change = np.linalg.norm(moved - jacobians[fixed], axis=(1, 2))
+        error[fixed] = np.maximum(error[fixed], change)
+    return error
 
 
 def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | None) -> Array:

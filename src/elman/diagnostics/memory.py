@@ -25,7 +25,8 @@ from numpy.typing import ArrayLike
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
 from .controllable import controllable_part, stored_rank
-from .matrices import real_array, square_matrix
+from .marginal import marginal_modes, stability
+from .matrices import real_array, rounding_of, square_matrix
 from .validation import whole_number
 
 # Longest impulse response that is computed: 4 million lags, enough for radii up to about 1 - 1e-5.
@@ -230,10 +231,12 @@ def linear_network(W: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
     vector = real_array(v, "v")
     if vector.shape != (len(matrix),):
         raise ShapeError(f"v must have shape (N,) = ({len(matrix)},) to fit W, got {vector.shape}")
-    radius = float(np.abs(scipy.linalg.eigvals(matrix)).max())
-    if radius >= 1:
+    values = scipy.linalg.eigvals(matrix)
+    kind = stability(values, marginal_modes(matrix, values, rounding_of(matrix)))
+    if kind != "decaying":
+        radius = "1 to rounding" if kind == "marginal" else f"{np.abs(values).max():.6g}"
         raise ArgumentError(
-            f"W must have a spectral radius below 1, got {radius:.6g}: the state of the linear network would have no "
+            f"W must have a spectral radius below 1, got {radius}: the state of the linear network would have no "
             "stationary variance; scale W down"
         )
     return matrix, vector

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DTypeError
 from ..linearization import Array
+from .marginal import Stability, modes_in_words, stability, time_constants
 
 # Eigenvalues asked for: those of modulus nearly the largest come with it, which tells a plateau from a peak.
 EIGENVALUES = 6
@@ -19,6 +20,8 @@ EIGENVALUES = 6
 _KRYLOV = 60
 _RESTARTS = 100
 _TOLERANCE = 1e-10
+# Relative to the norm: what the products of an iteration lose.
+_ROUNDING = 100 * float(np.finfo(np.float64).eps)
 
 
 class Estimate(NamedTuple):
@@ -102,8 +105,26 @@ class PartialSpectrum:
 
     @property
     def time_constants(self) -> Array:
-        """``-1 / log |lambda|`` of the modes found, in steps; 0 for 0, inf for modulus 1, NaN for a growing mode."""
-        return time_constants(self.eigenvalues)
+        """``-1 / log |lambda|`` of the modes found, in steps; 0 for 0, inf for a marginal, NaN for a growing mode."""
+        return time_constants(self.eigenvalues, self.marginal)
+
+    @property
+    def marginal(self) -> Array:
+        """Which of the modes found (k,) have modulus 1 within what is known of it.
+
+        That is the sum of residual and rounding, ``100 eps`` times the norm, times their condition, or 1 where that is
+        not known; values read off the diagonal are exact.
+        """
+        distance = np.abs(np.abs(self.eigenvalues) - 1)
+        if self.exact:
+            return np.asarray(distance == 0)
+        error = self.residuals + _ROUNDING * self.norm_estimate.high
+        return np.asarray(distance <= np.where(np.isnan(self.conditions), 1.0, self.conditions) * error)
+
+    @property
+    def stability(self) -> Stability:
+        """What the modes found do: ``"growing"``, ``"marginal"`` or ``"decaying"``, as of a :class:`Spectrum`."""
+        return stability(self.eigenvalues, self.marginal)
 
     def __repr__(self) -> str:
         return f"PartialSpectrum(H={self.size}, radius={self.radius:.6g}, norm={self.norm:.6g})"
@@ -121,6 +142,7 @@ class PartialSpectrum:
             [
                 f"Outer spectrum of a recurrent matrix, H = {self.size}",
                 f"  radius            {self.radius_estimate}  {how}",
+                f"                    of those found {modes_in_words(self.eigenvalues, self.marginal)}",
                 "                    alone it proves nothing, above 1 or below, for a driven nonlinear network",
                 f"  norm              {self.norm_estimate}  a gradient grows by at most norm * max|phi'| a step,",
                 f"                    so it vanishes if max|phi'| < {bound}",
@@ -133,6 +155,8 @@ class PartialSpectrum:
         """All numbers as plain Python; eigenvalues as pairs ``[real, imaginary]``."""
         return {
             "size": self.size,
+            "stability": self.stability,
+            "marginal": self.marginal.tolist(),
             "radius": self.radius_estimate._asdict(),
             "norm": self.norm_estimate._asdict(),
             "eigenvalues": [[float(z.real), float(z.imag)] for z in self.eigenvalues],
@@ -147,14 +171,6 @@ class PartialSpectrum:
         from ..plotting.plane import plot_partial_spectrum
 
         return plot_partial_spectrum(self, ax=ax)
-
-
-def time_constants(eigenvalues: Array) -> Array:
-    """``-1 / log |lambda|`` in steps: 0 for an eigenvalue 0, inf for modulus 1, NaN for a mode that grows."""
-    with np.errstate(divide="ignore"):
-        decay = -np.log(np.abs(eigenvalues))
-        out: Array = np.where(decay >= 0, 1 / np.abs(decay), np.nan)
-    return out
 
 
 def partial_spectrum(W: Any) -> PartialSpectrum:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 import scipy.linalg
@@ -16,35 +16,19 @@ from numpy.typing import ArrayLike
 
 from ..linearization import Array
 from .gates import SpectrumByGate
-from .matrices import frobenius_norm, scaled, sparse_or_operator, square_matrix
-from .partial_spectrum import PartialSpectrum, partial_spectrum, time_constants
+from .marginal import Stability, marginal_modes, modes_in_words, semisimple, slowest_mode, stability, time_constants
+from .matrices import frobenius_norm, rounding_of, scaled, sparse_or_operator, square_matrix
+from .partial_spectrum import PartialSpectrum, partial_spectrum
+from .powers import TransientPeak, transient_peak
 from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, sigma_min_grid, window_about
-from .resolvent import kreiss_constant, numerical_radius
+from .resolvent import kreiss_constant, numerical_radius, numerical_radius_in_words
 from .validation import positive_number, whole_number
 
 # Largest matrix that is decomposed as a whole: a minute or so.
 DENSE_SIZE = 2000
 
-# Powers searched for the transient peak before giving up a proof: a peak at step k needs a radius near 1 - 1/k, so this
-# covers radii up to about .9999.
-MAX_POWER = 10_000
 # Above this size the summary does not compute the Kreiss constant and the peak; they stay available as attributes.
 _PRINTED_SIZE = 150
-
-
-class TransientPeak(NamedTuple):
-    """Largest norm that a power of the matrix has.
-
-    Attributes
-    ----------
-    value : float
-        ``max_k |W^k|_2`` over ``k >= 0``; inf if the powers are not bounded.
-    step : int or None
-        The first ``k`` that has it; None if there is none.
-    """
-
-    value: float
-    step: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +43,15 @@ class Spectrum:
         In descending modulus.
     singular_values : ndarray, shape (H,)
         Descending.
+    rounding : float
+        Spectral norm of the changes of W that count as rounding: ``10 H eps |W|_F``, and more if W came in float32.
+        What lies within it of a border, such as the unit circle, is called marginal and not by its side.
     """
 
     W: Array = field(repr=False)
     eigenvalues: Array
     singular_values: Array
+    rounding: float
 
     @property
     def radius(self) -> float:
@@ -74,9 +62,23 @@ class Spectrum:
     def time_constants(self) -> Array:
         """``-1 / log |lambda|`` of every mode in the order of :attr:`eigenvalues`, in steps: in each it falls by e.
 
-        Shape (H,). 0 for an eigenvalue 0, inf for modulus 1, NaN for a mode that grows.
+        Shape (H,). 0 for an eigenvalue 0, inf for a marginal mode, NaN for a mode that grows.
         """
-        return time_constants(self.eigenvalues)
+        return time_constants(self.eigenvalues, self.marginal)
+
+    @cached_property
+    def marginal(self) -> Array:
+        """Which modes (H,) have modulus 1 within :attr:`rounding`: whether they grow or decay cannot be known.
+
+        A matrix within rounding of W has an eigenvalue on the unit circle at the angle of the mode; the more sensitive
+        an eigenvalue is, the farther from the circle that can be (Wilkinson 1965).
+        """
+        return marginal_modes(self.W, self.eigenvalues, self.rounding)
+
+    @property
+    def stability(self) -> Stability:
+        """``"growing"`` if a mode grows, ``"marginal"`` if none does but some are marginal, else ``"decaying"``."""
+        return stability(self.eigenvalues, self.marginal)
 
     @property
     def norm(self) -> float:
@@ -95,6 +97,14 @@ class Spectrum:
         matrix, scale = scaled(self.W)
         triangular: Array = scipy.linalg.schur(matrix, output="complex")[0]
         return triangular * scale
+
+    @cached_property
+    def _on_circle(self) -> Array:
+        """The Schur form with marginal eigenvalues moved onto the unit circle."""
+        triangular, diagonal = self._schur.copy(), np.diag(self._schur)
+        marginal = self.marginal[np.abs(diagonal[:, None] - self.eigenvalues).argmin(axis=1)]
+        np.fill_diagonal(triangular, np.where(marginal, diagonal / np.maximum(np.abs(diagonal), 0.5), diagonal))
+        return triangular
 
     @cached_property
     def departure_from_normality(self) -> float:
@@ -163,25 +173,19 @@ class Spectrum:
 
     @cached_property
     def _power_bounded(self) -> bool:
-        """Whether the powers of W stay bounded: radius at most 1, and no Jordan block on the unit circle."""
-        rounding = len(self.W) * np.finfo(np.float64).eps * max(1.0, self.norm)
-        if self.radius > 1 + rounding:
-            return False
-        for z in self.eigenvalues[abs(self.eigenvalues) >= 1 - rounding]:
-            # a Jordan block of size m moves its computed eigenvalues by eps^(1/m); those of size 2 are told apart here
-            algebraic = np.count_nonzero(abs(self.eigenvalues - z) <= np.sqrt(rounding))
-            geometric = np.count_nonzero(scipy.linalg.svdvals(z * np.eye(len(self.W)) - self.W) <= 4 * rounding)
-            if geometric < algebraic:
-                return False
-        return True
+        """Whether the powers of W stay bounded: no mode grows, and marginal modes have eigenvectors of their own."""
+        if self.stability != "marginal" or self.departure_from_normality <= 10 * self.rounding:
+            return self.stability != "growing"
+        return semisimple(self.W, self.eigenvalues, self.marginal, self.rounding)
 
     @cached_property
     def kreiss_constant(self) -> float:
         """``K = sup_{|z| > 1} (|z| - 1) / sigma_min(z I - W)``: transient growth is between K and ``e H K``.
 
         Exactly 1 where the numerical radius is at most 1 (normal matrices of radius up to 1 among them), inf where the
-        powers are unbounded (radius above 1, or a defective eigenvalue on the unit circle), else found by a search over
-        the outside of the unit disc: a lower bound that is the value to about 1e-6 unless a narrow peak is missed.
+        powers are unbounded (a mode that grows, or a marginal one that is defective), else found by a search over the
+        outside of the unit disc: a lower bound that is the value to about 1e-6 unless a narrow peak is missed. Marginal
+        modes count as on the unit circle.
 
         References
         ----------
@@ -189,38 +193,23 @@ class Spectrum:
         """
         if not self._power_bounded:
             return float("inf")
-        if self.numerical_radius <= 1 + 1e-12:
+        if self.numerical_radius <= 1 + self.rounding:
             # sigma_min(z - W) >= |z| - numerical radius
             return 1.0
-        return kreiss_constant(self._schur, self.eigenvalues, self.norm)
+        return kreiss_constant(self._on_circle, self.eigenvalues, self.norm)
 
     @cached_property
     def transient_peak(self) -> TransientPeak:
         """``max_k |W^k|_2`` over ``k >= 0`` and the first k that has it; (inf, None) where the powers are unbounded.
 
-        At radius 1, and for radii so near to it that no power falls below 1 in time, the maximum over the first 10 000
-        powers.
+        For marginal modes, and radii so near to 1 that no power falls below 1 in time, the maximum over the first
+        10 000 powers. The first k is the first whose norm is within the rounding of the products of the maximum.
         """
         if not self._power_bounded:
             return TransientPeak(float("inf"), None)
-        peak = TransientPeak(1.0, 0)
-        if self.norm <= 1 + 1e-12:
-            return peak
-        power = self.W
-        for k in range(1, MAX_POWER + 1):
-            # the Frobenius norm is cheap and never less than the spectral norm
-            frobenius = frobenius_norm(power)
-            if frobenius > peak.value:
-                value = float(scipy.linalg.svdvals(power)[0])
-                # rounding must not move the peak of a plateau to a later step
-                if value > peak.value * (1 + 1e-13):
-                    peak = TransientPeak(value, k)
-            # Once |W^m| < 1 no later power exceeds the maximum found: write j = q m + r with r < m, then
-            # |W^j| <= |W^m|^q |W^r| <= |W^r|, and r was searched.
-            if frobenius < 1:
-                break
-            power = power @ self.W
-        return peak
+        if self.norm <= 1 + self.rounding:
+            return TransientPeak(1.0, 0)
+        return transient_peak(self._on_circle if self.marginal.any() else self.W, self.norm)
 
     def __repr__(self) -> str:
         return f"Spectrum(H={len(self.W)}, radius={self.radius:.6g}, norm={self.norm:.6g})"
@@ -228,16 +217,26 @@ class Spectrum:
     def __str__(self) -> str:
         H, smallest = len(self.W), float(self.singular_values[-1])
         bound = f"{1 / self.norm:.4g}" if self.norm > 0 else "inf"
+        normal = "0 to rounding" if self.departure_from_normality <= self.rounding else "0"
         rows = [
             ("radius", self.radius, f"{_rate(self.radius)} in the end if the network were linear and undriven; alone"),
             ("", None, "it proves nothing, above 1 or below, for a driven nonlinear network"),
             ("norm", self.norm, f"{_rate(self.norm)}: a gradient grows by at most norm * max|phi'| a step,"),
             ("", None, f"so it provably vanishes if max|phi'| < {bound}"),
             ("smallest sigma", smallest, f"{_rate(smallest)}: a gradient keeps at least this * min|phi'| a step"),
-            ("numerical radius", self.numerical_radius, _numerical_radius_verdict(self.numerical_radius)),
-            ("departure", self.departure_from_normality, "from normality (Henrici); 0: radius = norm, no transients"),
+            (
+                "numerical radius",
+                self.numerical_radius,
+                numerical_radius_in_words(self.numerical_radius, self.rounding),
+            ),
+            (
+                "departure",
+                self.departure_from_normality,
+                f"from normality (Henrici); {normal}: radius = norm, no transients",
+            ),
             ("eigenvectors", self.eigenvector_condition, "condition: |W^k| <= this * radius^k"),
-            ("slowest mode", float(self.time_constants[0]), "steps to fall by e, undriven and linear; nan: it grows"),
+            ("slowest mode", *slowest_mode(self.eigenvalues, self.marginal)),
+            ("", None, modes_in_words(self.eigenvalues, self.marginal)),
         ]
         if H <= _PRINTED_SIZE:
             K, (peak, step) = self.kreiss_constant, self.transient_peak
@@ -254,6 +253,9 @@ class Spectrum:
     def to_dict(self) -> dict[str, Any]:
         """All numbers as plain Python; eigenvalues as pairs ``[real, imaginary]``."""
         return {
+            "rounding": self.rounding,
+            "stability": self.stability,
+            "marginal": self.marginal.tolist(),
             "radius": self.radius,
             "norm": self.norm,
             "eigenvalues": [[float(z.real), float(z.imag)] for z in self.eigenvalues],
@@ -325,6 +327,8 @@ def _spectrum(W: Any, name: str) -> Spectrum | PartialSpectrum:
     matrix = sparse_or_operator(W, name)
     if matrix is None:
         matrix = square_matrix(W, name)
+    given = getattr(W, "dtype", None)
+    dtype = given if isinstance(given, np.dtype) else np.dtype(np.float64)
     size = matrix.shape[0]
     if size > DENSE_SIZE:
         return partial_spectrum(matrix)
@@ -334,17 +338,10 @@ def _spectrum(W: Any, name: str) -> Spectrum | PartialSpectrum:
     unit, scale = scaled(matrix)
     eigenvalues = scipy.linalg.eigvals(unit) * scale
     order = np.lexsort((eigenvalues.imag, eigenvalues.real, np.abs(eigenvalues)))[::-1]
-    return Spectrum(matrix, eigenvalues[order], scipy.linalg.svdvals(unit) * scale)
+    return Spectrum(matrix, eigenvalues[order], scipy.linalg.svdvals(unit) * scale, rounding_of(matrix, dtype))
 
 
 def _rate(factor: float) -> str:
     """The logarithm of a factor per step, with its unit."""
     with np.errstate(divide="ignore"):
         return f"{np.log(factor):+z.4f} nats/step"
-
-
-def _numerical_radius_verdict(value: float) -> str:
-    """What the numerical radius proves (Berger: |W^k| <= 2 w(W)^k)."""
-    if value <= 1:
-        return "powers never exceed 2 (Berger)"
-    return "above 1: short-term growth is possible"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Okabe and Ito's palette (2008): told apart by the colour-blind, and blue is darker than orange in print
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "0.4"
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "0.4"
 _DECADES_WITH_MINOR_TICKS = 8
 # Size in inches of a legend entry of about 30 letters in this font.
 _FONT, _ENTRY_WIDTH, _ENTRY_HEIGHT = 8.5, 2.4, 0.18

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ShapeError
 from ..linearization import Array
-from .canvas import BLUE, GREY, ORANGE, add_title, axes_for, legend_above, legend_above_plane
+from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, legend_above, legend_above_plane
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,7 +143,8 @@ def _kinds(result: FixedPoints) -> list[tuple[Array, str, dict[str, Any]]]:
     open_marker = {"linestyle": "none", "markersize": 5, "markerfacecolor": "none"}
     kinds = [
         (result.stable, "stable", {**open_marker, "marker": "o", "color": BLUE}),
-        (result.converged & ~result.stable, "saddle", {**open_marker, "marker": "x", "color": ORANGE}),
+        (result.marginal, "marginal", {**open_marker, "marker": "D", "color": GREEN}),
+        (result.saddle, "saddle", {**open_marker, "marker": "x", "color": ORANGE}),
         (~result.converged, "slow", {**open_marker, "marker": "^", "color": "black"}),
     ]
     return [(chosen, f"{name}, {chosen.sum()} points", style) for chosen, name, style in kinds if chosen.any()]
