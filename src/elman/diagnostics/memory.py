@@ -163,7 +163,8 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     Jaeger, Short term memory in echo state networks, GMD report 152 (2001). That direct formulas fail numerically, and
     that the total is the rank: Ballarin, Grigoryeva and Ortega, Memory of recurrent networks: do we compute it right?,
     JMLR 25 (2024). The orthogonal basis behind the all-pass form: Ninness and Gustafsson, IEEE Trans. Automatic Control
-    42 (1997).
+    42 (1997). The rank over the rational numbers: Wiedemann, Solving sparse linear equations over finite fields, IEEE
+    Trans. Information Theory 32 (1986) 54.
 
     Examples
     --------
