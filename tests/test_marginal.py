@@ -1,184 +1,364 @@
-"""On the unit circle: the same words in every basis, and only where rounding really decides."""
+"""On the unit circle: what rounding decides is called marginal, in every basis, and in no basis by a side."""
 
-from __future__ import annotations
+import json
+import math
+import warnings
 
 import numpy as np
 import pytest
 import scipy.linalg
-import scipy.sparse
+import scipy.sparse as sp
 
 import elman
-from elman import fixed_points, spectrum
-from elman.diagnostics.marginal import eigenvalue_rounding, growth_class
+from elman.diagnostics.fisher import fisher_memory
+from elman.diagnostics.fixed_points import fixed_points
+from elman.diagnostics.lyapunov import lyapunov_spectrum
+from elman.diagnostics.marginal import marginal_modes, time_constants
+from elman.diagnostics.mean_field import mean_field
+from elman.diagnostics.memory import memory_capacity
 from elman.diagnostics.partial_spectrum import partial_spectrum
+from elman.diagnostics.spectrum import spectrum
+from elman.errors import ArgumentError
+from elman.layers import RNN
 
-BASES = range(6)
+SEEDS = range(12)
 
 
-def rotation(n, seed):
-    return scipy.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
+def rotation(angle):
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
-def basis(n, seed):
-    """Orthogonal for even seeds, of a condition about 10 to 1000 for odd ones."""
-    return rotation(n, seed) if seed % 2 == 0 else np.random.default_rng(seed).standard_normal((n, n))
+def jordan(size, value=1.0):
+    return value * np.eye(size) + np.eye(size, k=1)
+
+
+def orthogonal(H, seed):
+    return scipy.linalg.qr(np.random.default_rng(seed).standard_normal((H, H)))[0]
 
 
 def turned(W, seed):
-    Q = basis(len(W), seed)
-    return Q @ W @ np.linalg.inv(Q)
+    Q = orthogonal(len(W), seed)
+    return Q @ W @ Q.T
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 30, 64, 150])
-def test_orthogonal_matrices_are_marginal_and_nothing_grows(n):
-    W = elman.RNN(1, n, rng=n).params["weight_hh_l0"]
-    s = spectrum(W)
-    assert s.stability == "marginal"
-    assert not s.mode_growth.any()
-    assert np.isposinf(s.time_constants).all()
-    assert s.kreiss_constant == 1.0
-    assert s.transient_peak == (1.0, 0)
-    words = str(s)
-    assert f"{n} of {n} modes neither decay nor grow, to rounding" in words
-    assert "possible" not in words
-    assert "nan" not in words
+def sheared(W, seed):
+    S = np.random.default_rng(seed).standard_normal(np.shape(W))
+    return S @ W @ np.linalg.inv(S)
 
 
-MARGINAL = {
-    "a rotation": np.array([[0.6, -0.8], [0.8, 0.6]]),
-    "a permutation": np.roll(np.eye(7), 1, axis=0),
-    "one mode at 1": np.diag([1.0, 0.5, -0.3, 0.2]),
-    "one mode at -1": np.diag([-1.0, 0.5, 0.3]),
-    "three equal modes at 1": np.diag([1.0, 1.0, 1.0, 0.5, 0.1]),
-    "a cycle of two that is not normal": np.array([[0.0, 2.0], [0.5, 0.0]]),
+def block(*parts):
+    return scipy.linalg.block_diag(*parts)
+
+
+BASES = [turned, sheared]
+BOUNDED = {
+    "line attractor": (np.diag([1, 0.9, 0.5, -0.3, 0.2, 0.1]), 1),
+    "plane attractor": (np.diag([1, 1, 0.5, -0.3, 0.2]), 2),
+    "oscillation": (block(rotation(1.0), np.diag([0.5, 0.2])), 2),
+    "two equal oscillations": (block(rotation(1.0), rotation(1.0), 0.5), 4),
+    "nearly equal oscillations": (block(rotation(1.0), rotation(1.0 + 1e-10), 0.5), 4),
+    "change of sign": (np.diag([1.0, -1.0, 0.4]), 2),
+    "permutation": (np.eye(6)[[1, 2, 0, 4, 3, 5]], 6),
+}
+UNBOUNDED = {
+    "block at 1": (block(jordan(2), 0.5), 2),
+    "block of three": (block(jordan(3), 0.5), 3),
+    "block at -1": (block(jordan(2, -1.0), 0.5), 2),
+    "oscillating block": (np.block([[rotation(1.0), np.eye(2)], [np.zeros((2, 2)), rotation(1.0)]]), 4),
+    "weak coupling": (block([[1.0, 1e-4], [0.0, 1.0]], 0.5), 2),
+    "block beside an eigenvector": (block(jordan(2), 1.0, 0.5), 3),
 }
 
 
-@pytest.mark.parametrize("seed", BASES)
-@pytest.mark.parametrize("name", MARGINAL)
-def test_marginal_in_every_basis(name, seed):
-    W = MARGINAL[name]
-    s = spectrum(turned(W, seed))
+# ------------------------------------------------------------------------------------------------ spectra of matrices
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("name", BOUNDED)
+def test_modes_on_the_circle_are_marginal_in_every_basis(name, basis):
+    W, count = BOUNDED[name]
+    for seed in SEEDS:
+        s = spectrum(basis(W, seed))
+        assert s.stability == "marginal"
+        assert s.marginal.sum() == count
+        assert s._power_bounded
+        assert np.isposinf(s.time_constants[:count]).all()
+        assert np.isfinite(s.time_constants[count:]).all()
+    assert math.isfinite(s.kreiss_constant)
+    assert math.isfinite(s.transient_peak.value)
+    assert s.kreiss_constant <= s.transient_peak.value * (1 + 1e-6)
+    text = str(s)
+    assert "marginal: it does not decay, to rounding" in text
+    assert f"{count} marginal (modulus 1 within rounding), 0 grow" in text
+    for wrong in ("nan", "unbounded", "none: it grows"):
+        assert wrong not in text
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_defective_modes_on_the_circle_have_unbounded_powers_in_every_basis(name, basis):
+    W, count = UNBOUNDED[name]
+    for seed in SEEDS:
+        s = spectrum(basis(W, seed))
+        assert (s.stability, s.marginal.sum()) == ("marginal", count)
+        assert s.kreiss_constant == np.inf
+        assert s.transient_peak == (np.inf, None)
+    assert spectrum(W).kreiss_constant == np.inf
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("distance", [1e-6, 1e-9])
+def test_what_is_off_the_circle_is_decided(basis, distance):
+    for seed in SEEDS:
+        for factor, kind in ((1 - distance, "decaying"), (1 + distance, "growing")):
+            W = basis(np.diag([factor, 0.5, -0.2]), seed)
+            s = spectrum(W)
+            assert s.stability == kind
+            assert not s.marginal.any()
+            assert s._power_bounded == (kind == "decaying")
+        assert "none: it grows, by e in" in str(s)
+        assert "nan" not in str(s)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("H", [1, 5, 64, 128])
+def test_our_own_initial_weights(H, dtype):
+    s = spectrum(elman.RNN(2, H, dtype=dtype, rng=0).params["weight_hh_l0"])
     assert s.stability == "marginal"
-    on_circle = np.count_nonzero(np.abs(np.abs(np.linalg.eigvals(W)) - 1) < 1e-12)
-    assert np.count_nonzero(s.mode_growth == 0) == on_circle
-    assert np.count_nonzero(s.mode_growth < 0) == len(W) - on_circle
-    # the powers are bounded: |W^k| <= condition of the eigenvectors
-    assert 1 <= s.kreiss_constant <= s.eigenvector_condition * (1 + 1e-6)
-    assert s.transient_peak.value <= s.eigenvector_condition * (1 + 1e-6)
+    assert s.marginal.all()
+    assert s.kreiss_constant == 1
+    assert s.transient_peak == (1.0, 0)
+    text = str(s)
+    for part in (
+        "1 to rounding: powers never exceed 2",
+        "; 0 to rounding: radius = norm",
+        "marginal: it does not decay",
+    ):
+        assert part in text
+    for wrong in ("nan", "grows,", "short-term growth", "unbounded"):
+        assert wrong not in text
+    plain = json.loads(json.dumps(s.to_dict()))
+    assert plain["stability"] == "marginal"
+    assert plain["marginal"] == [True] * H
+    assert plain["rounding"] == s.rounding
+    assert "marginal" in str(spectrum(elman.RNN(2, H, dtype=dtype, rng=0)))
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_rotated_cycle_of_two_peaks_at_its_first_step(seed):
-    """Powers 1, 3, 5, ... are equal: rounding makes some later one the largest."""
-    Q = rotation(2, seed)
-    s = spectrum(Q @ MARGINAL["a cycle of two that is not normal"] @ Q.T)
+def test_short_term_growth_is_said_beyond_rounding_only():
+    for seed in SEEDS:
+        assert "short-term" not in str(spectrum(orthogonal(8, seed)))
+        assert "short-term" not in str(spectrum(turned(np.diag([1.0, -1.0, 0.3]), seed)))
+    # the numerical range of [[.5, 2 c], [0, .5]] is a disc of radius c about .5
+    assert "short-term growth is possible" in str(spectrum([[0.5, 1.0 + 1e-6], [0.0, 0.5]]))
+    assert "short-term" not in str(spectrum([[0.5, 1.0 - 1e-6], [0.0, 0.5]]))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_peak_of_a_cycle_is_at_its_first_step(seed):
+    # powers alternate between W of norm 2 and the identity, in every basis
+    W = turned(np.array([[0.0, 2.0], [0.5, 0.0]]), seed)
+    s = spectrum(W)
     assert s.transient_peak.step == 1
     assert s.transient_peak.value == pytest.approx(2, rel=1e-12)
-    # the limit at z = 1 is the norm of the spectral projector: 1 / (cosine between left and right eigenvector) = 5/4
+    # eigenvalues +-1 of condition 1.25: the resolvent near one of them is as large as its condition over the distance
     assert s.kreiss_constant == pytest.approx(1.25, rel=1e-6)
+    # a cycle of four with its largest norm at the second step: |W| = 2, |W^2| = 4
+    four = np.diag([2.0, 2.0, 0.5, 0.5]) @ np.roll(np.eye(4), 1, axis=0)
+    found = spectrum(turned(four, seed)).transient_peak
+    assert (found.step, found.value) == (2, pytest.approx(4, rel=1e-12))
 
 
-@pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("seed", [0, 2, 4])
-def test_a_jordan_block_on_the_circle_has_unbounded_powers(size, seed):
-    block = np.eye(size) + np.eye(size, k=1)
-    s = spectrum(turned(scipy.linalg.block_diag(block, 0.5), seed))
+def test_kreiss_constant_of_a_projection():
+    # [[1, c], [0, 1/2]]: powers tend to the spectral projection [[1, 2 c], [0, 0]]
+    for seed in range(3):
+        s = spectrum(turned(np.array([[1.0, 10.0], [0.0, 0.5]]), seed))
+        assert s.kreiss_constant == pytest.approx(np.sqrt(401), rel=1e-5)
+        assert s.transient_peak.value == pytest.approx(np.sqrt(401), rel=1e-9)
+
+
+def test_tables_known_before_stay():
+    for seed in SEEDS:
+        s = spectrum(turned(np.array([[0.9, 10.0], [0.0, 0.9]]), seed))
+        assert s.stability == "decaying"
+        assert s.kreiss_constant == pytest.approx(25.0100, abs=5e-5)
+        assert s.transient_peak.value == pytest.approx(38.745923, abs=5e-7)
+        assert s.transient_peak.step == 9
+
+
+def test_a_marginal_mode_is_one_within_rounding_of_the_circle():
+    # the definition, by a full singular value decomposition, for blocks whose rounding is a root of eps
+    for size, distance in ((2, 1e-9), (3, 1e-6), (3, 1e-3), (4, 1e-4)):
+        W = turned(jordan(size, 1 - distance), size)
+        s = spectrum(W)
+        for z, marginal in zip(s.eigenvalues, s.marginal, strict=True):
+            smallest = np.linalg.svd(z / abs(z) * np.eye(size) - W, compute_uv=False)[-1]
+            assert marginal == (smallest <= s.rounding)
+    assert marginal_modes(np.zeros((2, 2)), np.zeros(2), 1e-15).tolist() == [False, False]
+
+
+def test_time_constants_of_each_kind():
+    values = np.array([1.5, 1 + 1e-16, 1.0, 1 - 1e-16, np.exp(-0.1), 0.0])
+    found = time_constants(values, np.array([False, True, True, True, False, False]))
+    np.testing.assert_allclose(found, [np.nan, np.inf, np.inf, np.inf, 10, 0], rtol=1e-12)
+
+
+def test_partial_spectra_have_marginal_modes():
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(0.1, 3, 100)
+    radii = np.concatenate([[1.0, 1.0], rng.uniform(0, 0.8, 98)])
+    s = partial_spectrum(sp.block_diag([r * rotation(a) for r, a in zip(radii, angles, strict=True)], format="csr"))
     assert s.stability == "marginal"
-    assert s.kreiss_constant == np.inf
-    assert s.transient_peak == (np.inf, None)
+    assert s.marginal[:4].all()
+    assert not s.marginal[4:].any()
+    assert np.isposinf(s.time_constants[:4]).all()
+    assert "4 marginal (modulus 1 within rounding), 0 grow" in str(s)
+    assert s.to_dict()["stability"] == "marginal"
+    for radius, kind in ((1 - 1e-6, "decaying"), (1 + 1e-6, "growing")):
+        radii[:2] = radius
+        blocks = [r * rotation(a) for r, a in zip(radii, angles, strict=True)]
+        assert partial_spectrum(sp.block_diag(blocks, format="csr")).stability == kind
+    exact = partial_spectrum(sp.diags_array(np.linspace(-0.5, 1.0, 50)).tocsr())
+    assert (exact.stability, exact.marginal.sum()) == ("marginal", 1)
 
 
-@pytest.mark.parametrize("seed", BASES)
-@pytest.mark.parametrize("excess", [1e-6, 1e-9, -1e-6, -1e-9])
-def test_what_rounding_cannot_have_moved_is_decided(excess, seed):
-    s = spectrum(turned(np.diag([1 + excess, 0.5, 0.2]), seed))
-    assert s.stability == ("growing" if excess > 0 else "decaying")
-    if excess > 0:
-        assert s.kreiss_constant == np.inf
-        assert "grows" in str(s)
-        assert "nan" not in str(s)
-    else:
-        assert s.time_constants[0] == pytest.approx(-1 / np.log1p(excess), rel=1e-2)
+# ------------------------------------------------------------------------------------------------------- fixed points
 
 
-def test_matrices_off_the_circle_keep_their_numbers():
-    s = spectrum([[0.9, 10], [0, 0.9]])
-    assert s.stability == "decaying"
-    assert s.kreiss_constant == pytest.approx(25.0100, abs=1e-4)
-    assert s.transient_peak.step == 9
-    assert s.transient_peak.value == pytest.approx(38.745923, abs=1e-6)
-    for n in (10, 60):
-        shift = spectrum(np.eye(n, k=1))
-        assert shift.stability == "decaying"
-        assert (shift.mode_growth < 0).all()
-
-
-def test_the_bound_holds_for_matrices_rounded_differently():
-    """Eigenvalues of W and of W with its last bits changed differ by no more than is said, and often by a good part."""
-    shares = []
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        W = turned(np.diag(rng.uniform(-1.2, 1.2, 8)), seed)
-        other = W * (1 + np.finfo(float).eps * rng.uniform(-1, 1, W.shape))
-        values = np.linalg.eigvals(W)
-        bound = eigenvalue_rounding(W, values)
-        moved = np.abs(values[:, None] - np.linalg.eigvals(other)[None]).min(axis=1)
-        assert (moved <= bound).all()
-        shares.append((moved / bound).max())
-    assert max(shares) > 0.01
-
-
-def test_classes():
-    np.testing.assert_array_equal(growth_class(np.array([0.5, 1 - 1e-9, -1.0, 1 + 1e-9, 2j]), 1e-8), [-1, 0, 0, 0, 1])
-
-
-def test_large_sparse_matrices():
-    cycle = scipy.sparse.csr_array(np.roll(np.eye(50), 1, axis=0))
-    found = partial_spectrum(cycle)
-    assert not found.mode_growth.any()
-    assert np.isposinf(found.time_constants).all()
-    assert (partial_spectrum(0.9 * cycle).mode_growth < 0).all()
-    assert np.isnan(partial_spectrum(1.1 * cycle).time_constants).all()
-
-
-# ---- fixed points
-
-
-def attractor(seed, n=6, marginal=1):
-    """A linear layer with a line (or plane) of fixed points, in some basis."""
-    decaying = np.random.default_rng(seed).uniform(-0.7, 0.7, n - marginal)
-    layer = elman.RNN(1, n, nonlinearity="identity", rng=0)
-    layer.params["weight_hh_l0"][...] = turned(np.diag(np.append(np.ones(marginal), decaying)), seed)
+def linear(W):
+    layer = RNN(0, len(W), nonlinearity="identity", rng=0)
+    layer.params["weight_hh_l0"][:] = W
+    layer.params["bias_hh_l0"][:] = 0
     return layer
 
 
-@pytest.mark.parametrize("marginal", [1, 2])
-@pytest.mark.parametrize("seed", range(10))
-def test_a_line_attractor_is_marginal_in_every_basis(seed, marginal):
-    found = fixed_points(attractor(seed, marginal=marginal), starts=20, rng=seed)
-    assert len(found) >= 1
-    assert found.converged.all()
-    assert found.marginal.all()
-    assert not found.stable.any()
-    assert (found.n_unstable == 0).all()
-    assert (found.n_marginal == marginal).all()
-    assert set(found.kinds) == {"marginal"}
-    assert "0 of them stable and" in str(found)
-    assert found.to_dict()["n_marginal"] == [marginal] * len(found)
+@pytest.mark.parametrize("basis", BASES)
+def test_points_of_a_line_attractor_are_marginal_in_every_basis(basis):
+    for seed in SEEDS:
+        found = fixed_points(linear(basis(np.diag([1, 0.7, 0.3, -0.2]), seed)), None, 20, rng=seed)
+        assert set(found.kinds) == {"marginal"}
+        assert found.marginal.all()
+        assert not (found.stable | found.saddle).any()
+        assert (found.n_unstable == 0).all()
+        assert (found.n_marginal == 1).all()
+    assert "of them stable and" in str(found)
+    assert "marginal: an eigenvalue of modulus 1" in str(found)
+    assert "marginal" in repr(found)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain["kinds"] == found.kinds
+    assert plain["n_marginal"] == found.n_marginal.tolist()
 
 
-@pytest.mark.parametrize("factor", [1 + 1e-5, 1 - 1e-5])
-def test_a_leaky_line_is_decided(factor):
-    layer = elman.RNN(1, 3, nonlinearity="identity", rng=0)
-    layer.params["weight_hh_l0"][...] = turned(np.diag([factor, 0.3, -0.2]), 2)
-    found = fixed_points(layer, starts=10, rng=0)
-    assert found.kinds == (("saddle",) if factor > 1 else ("stable",))
+@pytest.mark.parametrize("basis", BASES)
+def test_points_off_the_circle_are_decided(basis):
+    for seed in SEEDS:
+        for value, kind in ((1 - 1e-6, "stable"), (1 + 1e-6, "saddle"), (-1 - 1e-6, "saddle"), (-1.0, "marginal")):
+            found = fixed_points(linear(basis(np.diag([value, 0.5, -0.2]), seed)), None, np.zeros((1, 3)))
+            assert found.kinds == [kind]
 
 
-def test_pictures_show_the_class():
-    pytest.importorskip("matplotlib")
-    labels = [text.get_text() for text in spectrum(MARGINAL["one mode at 1"]).plot().get_legend().get_texts()]
-    assert "marginal, to rounding: 1 modes" in labels
-    axes = fixed_points(attractor(0), starts=5, rng=0).plot()
-    assert any(text.get_text().startswith("marginal, ") for text in axes[1].get_legend().get_texts())
+def test_a_saddle_with_a_marginal_mode_is_a_saddle():
+    found = fixed_points(linear(turned(np.diag([1.5, 1.0, 0.2]), 0)), None, np.zeros((1, 3)))
+    assert (found.kinds, found.n_unstable.tolist(), found.n_marginal.tolist()) == (["saddle"], [1], [1])
+
+
+def test_bifurcations_of_one_unit():
+    def unit(w):
+        layer = RNN(0, 1, rng=0)
+        layer.params["weight_hh_l0"][:], layer.params["bias_hh_l0"][:] = w, 0.0
+        return layer
+
+    starts = np.linspace(-2, 2, 9)[:, None]
+    # h = tanh h: the point is known to the cube root of tol, its slope 1 - h^2 to the square of that
+    assert fixed_points(unit(1.0), None, starts).kinds == ["marginal"]
+    assert fixed_points(unit(-1.0), None, starts).kinds == ["marginal"]
+    apart = fixed_points(unit(1 + 5e-8), None, starts)
+    order = np.argsort(apart.points[:, 0])
+    assert [apart.kinds[i] for i in order] == ["stable", "saddle", "stable"]
+    assert fixed_points(unit(1 - 1e-6), None, starts).kinds == ["stable"]
+
+
+def test_a_slow_point_has_a_marginal_mode():
+    # the ghost of a fold: a minimum of q has (J - 1)(F - h) = 0
+    h = -np.sqrt(0.5)
+    layer = RNN(0, 1, rng=0)
+    layer.params["weight_hh_l0"][:], layer.params["bias_hh_l0"][:] = 2.0, np.arctanh(h) - 2 * h + 1e-3
+    found = fixed_points(layer, None, np.linspace(-1.5, 0.2, 30)[:, None])
+    slow = np.array(found.kinds) == "slow"
+    assert found.n_marginal[slow].tolist() == [1]
+    assert found.n_unstable[slow].tolist() == [0]
+    assert [kind for kind in found.kinds if kind != "slow"] == ["stable"]
+
+
+# ----------------------------------------------------------------------------------------------------- everything else
+
+
+def test_memory_of_a_marginal_network_is_refused_in_every_basis():
+    for seed in SEEDS:
+        W = turned(np.diag([1.0, 0.5, -0.3]), seed)
+        for function in (memory_capacity, fisher_memory):
+            with pytest.raises(ArgumentError, match="spectral radius below 1, got 1 to rounding"):
+                function(W, np.ones(3))
+
+
+def test_dimension_and_entropy_of_a_rotation_do_not_hang_on_rounding():
+    # no exponent: volumes of any dimension stay as they are
+    for seed in SEEDS:
+        lin = elman.RNN(1, 6, nonlinearity="identity", rng=seed).linearize(np.zeros((300, 1, 1)))
+        found = lyapunov_spectrum(lin, rng=seed)
+        np.testing.assert_allclose(found.exponents, 0, atol=found.rounding)
+        assert found.kaplan_yorke_dimension == 6
+        assert found.entropy == 0
+        assert found.to_dict()["rounding"] == found.rounding < 1e-12
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_bound_of_orthogonal_weights_proves_nothing(dtype):
+    for seed in range(6):
+        layer = elman.RNN(2, 16, rng=seed, dtype=dtype)
+        x = np.random.default_rng(seed).standard_normal((20, 8, 2)).astype(dtype)
+        diagnosis = elman.diagnose(layer, x, rng=0)
+        assert diagnosis.bound == 0
+        assert "not below 0, so proves nothing" in str(diagnosis)
+        layer.params["weight_hh_l0"][:] *= 0.999
+        assert elman.diagnose(layer, x, rng=0).bound == pytest.approx(math.log(0.999), rel=1e-3)
+
+
+@pytest.mark.parametrize("nonlinearity", ["relu", "identity"])
+def test_the_critical_gain_itself_is_critical(nonlinearity):
+    critical = mean_field(1.0, nonlinearity=nonlinearity).critical_gain
+    for gain in (critical, np.nextafter(critical, 0), np.nextafter(critical, 9)):
+        at = mean_field(gain, nonlinearity=nonlinearity)
+        assert at.phase == "critical"
+        assert math.isnan(at.q)
+        assert mean_field(gain, 0.1, nonlinearity=nonlinearity).q == math.inf
+    assert mean_field(critical * (1 - 1e-6), nonlinearity=nonlinearity).phase == "ordered"
+    assert mean_field(critical * (1 + 1e-6), nonlinearity=nonlinearity).phase == "unbounded"
+
+
+def test_marginal_modes_and_points_have_their_own_mark():
+    import matplotlib.pyplot as plt
+
+    def labels(ax):
+        return ax.get_legend_handles_labels()[1]
+
+    name = "marginal: modulus 1 within rounding"
+    s = spectrum(turned(np.diag([1.0, -1.0, 0.3]), 0))
+    ax = s.plot()
+    assert f"2 {name}" in labels(ax)
+    marked = next(line for line in ax.lines if str(line.get_label()).endswith(name))
+    np.testing.assert_allclose(np.sort(marked.get_xdata()), [-1, 1], atol=1e-12)
+    assert not any(name in label for label in labels(spectrum(np.diag([0.5, 0.3])).plot()))
+    partial = partial_spectrum(sp.diags_array(np.linspace(-0.5, 1.0, 50)).tocsr())
+    assert f"1 {name}" in labels(partial.plot())
+    points = fixed_points(linear(np.diag([1.0, 0.3])), None, 5, rng=0)
+    for ax in points.plot():
+        assert "marginal, 5 points" in labels(ax)
+        assert not any(label.startswith(("stable", "saddle")) for label in labels(ax))
+    plt.close("all")
+
+
+def test_nothing_warns():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for W in (*(W for W, _ in BOUNDED.values()), *(W for W, _ in UNBOUNDED.values()), np.zeros((2, 2)), [[1.0]]):
+            str(spectrum(W))

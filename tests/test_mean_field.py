@@ -167,6 +167,12 @@ def test_a_sweep_is_many_mean_fields():
     assert json.loads(json.dumps(diagram.to_dict()))["gains"] == gains
 
 
+def test_the_nonlinearities_have_the_names_of_a_layer():
+    assert set(NONLINEARITIES) == set(elman.RNN.NONLINEARITIES)
+    with pytest.raises(ArgumentError, match="'identity', got 'linear'"):
+        mean_field(1.0, nonlinearity="linear")
+
+
 def test_wrong_sweeps_are_refused():
     with pytest.raises(ArgumentError, match="gains must ascend"):
         phase_diagram([1, 1], [0, 1])

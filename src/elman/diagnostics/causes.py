@@ -24,6 +24,7 @@ import numpy as np
 
 from ..linearization import Array, ElementwiseFactors
 from .intervals import interval_text, mean_interval
+from .matrices import rounding_of
 
 TERMS = {
     "gain": "size of W_hh: log(|W|_F / sqrt S)",
@@ -170,7 +171,11 @@ def norm_bound(factors: ElementwiseFactors) -> float:
     Returns
     -------
     float
-        Nats per step; -inf for a weight of zero.
+        Nats per step; -inf for a weight of zero, and exactly 0 where rounding decides on which side of 0 it lies, as
+        for orthogonal weights.
     """
-    bound = float(np.linalg.norm(factors.weight.astype(np.float64), 2)) * factors.max_slope
+    weight = factors.weight.astype(np.float64)
+    bound = float(np.linalg.norm(weight, 2)) * factors.max_slope
+    if abs(bound - 1) <= rounding_of(weight, factors.weight.dtype) * factors.max_slope:
+        return 0.0
     return math.log(bound) if bound > 0 else -math.inf

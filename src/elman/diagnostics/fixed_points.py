@@ -12,7 +12,8 @@ from ..errors import DTypeError, ShapeError
 from ..given import generator
 from ..linearization import Array
 from .dynamics import ConstantInput
-from .marginal import EPS, eigenvalue_rounding, growth_class
+from .marginal import NEAR, marginal_modes
+from .matrices import rounding_of
 from .minimize import local_minima
 from .validation import plain_array, positive_number, require_finite, whole_number
 
@@ -20,6 +21,8 @@ from .validation import plain_array, positive_number, require_finite, whole_numb
 _REACH = 2.0
 # Times the cube root of tol: at a pitchfork, |F(s) - s| ~ |s|^3 / 3, points at rest are up to 2.9 of them apart.
 _DOUBT = 10.0
+# A minimum is known to about the root of rounding: its Jacobian has an eigenvalue 1 to some multiple of that.
+_MINIMUM = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +43,9 @@ class FixedPoints:
         ``J[i, j] = d F(s)[i] / d s[j]``.
     eigenvalues : ndarray of complex, shape (m, S)
         Of each Jacobian, by descending modulus; a mode grows by this factor each step.
-    rounding : ndarray, shape (m, S)
-        By how much rounding may have moved each eigenvalue: that of the Jacobian, and near 1 that of the point, which a
-        vanishing ``J - I`` fixes to the root of its speed only.
+    marginal_modes : ndarray of bool, shape (m, S)
+        Which of them have modulus 1 within what is known: the Jacobian's rounding, and its change over the states
+        around the point that are at rest within ``tol`` as well. Whether such a mode grows or decays is not known.
     n_starts, n_lost : int
         Starts, and how many of them ended neither at a fixed nor at a slow point.
     """
@@ -53,7 +56,7 @@ class FixedPoints:
     counts: Array
     jacobians: Array
     eigenvalues: Array
-    rounding: Array
+    marginal_modes: Array
     n_starts: int
     n_lost: int
 
@@ -62,16 +65,13 @@ class FixedPoints:
 
     @property
     def n_unstable(self) -> Array:
-        """Modes of each point (m,) with an eigenvalue outside the unit circle: 0 is an attractor, more a saddle."""
-        return np.count_nonzero(growth_class(self.eigenvalues, self.rounding) > 0, axis=1)
+        """Growing modes of each point (m,): those with an eigenvalue outside the unit circle that is not marginal."""
+        return np.count_nonzero((abs(self.eigenvalues) > 1) & ~self.marginal_modes, axis=1)
 
     @property
     def n_marginal(self) -> Array:
-        """Modes of each point (m,) of which rounding decides whether they are inside or outside the unit circle.
-
-        One along a line attractor, two at a bifurcation to a cycle.
-        """
-        return np.count_nonzero(growth_class(self.eigenvalues, self.rounding) == 0, axis=1)
+        """Marginal modes of each point (m,): along a line attractor one, at a bifurcation one or two."""
+        return np.count_nonzero(self.marginal_modes, axis=1)
 
     @property
     def stable(self) -> Array:
@@ -80,14 +80,23 @@ class FixedPoints:
 
     @property
     def marginal(self) -> Array:
-        """Which points (m,) are fixed, repel in no direction, and neither attract nor repel in some, to rounding."""
+        """Which points (m,) are fixed without a growing mode, but with marginal ones, which linear terms do not decide.
+
+        So are the points of line, ring and plane attractors, and points at a bifurcation.
+        """
         return self.converged & (self.n_unstable == 0) & (self.n_marginal > 0)
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """What each point is: ``"stable"``, ``"marginal"``, ``"saddle"`` (fixed points), or ``"slow"``."""
-        chosen = [~self.converged, self.stable, self.marginal]
-        return tuple(np.select(chosen, ["slow", "stable", "marginal"], "saddle").tolist())
+    def saddle(self) -> Array:
+        """Which points (m,) are fixed and have a growing mode."""
+        return self.converged & (self.n_unstable > 0)
+
+    @property
+    def kinds(self) -> list[str]:
+        """``"stable"``, ``"marginal"``, ``"saddle"`` or ``"slow"`` for each point."""
+        kinds = np.select([self.stable, self.marginal, self.saddle], ["stable", "marginal", "saddle"], "slow")
+        named: list[str] = kinds.tolist()
+        return named
 
     @property
     def exponents(self) -> Array:
@@ -104,28 +113,30 @@ class FixedPoints:
 
     def __repr__(self) -> str:
         fixed = int(self.converged.sum())
-        return f"FixedPoints({fixed} fixed, {self._attracting()}, {len(self) - fixed} slow)"
+        return f"FixedPoints({fixed} fixed, {self._counts()}, {len(self) - fixed} slow)"
 
-    def _attracting(self) -> str:
-        """How many are stable and marginal, in words."""
+    def _counts(self) -> str:
+        """How many of the fixed points are stable, and marginal if any are."""
         marginal = int(self.marginal.sum())
         return f"{int(self.stable.sum())} of them stable" + (f" and {marginal} marginal" if marginal else "")
 
     def __str__(self) -> str:
         fixed = int(self.converged.sum())
         lines = [
-            f"{fixed} fixed points, {self._attracting()}, and {len(self) - fixed} slow points from "
+            f"{fixed} fixed points, {self._counts()}, and {len(self) - fixed} slow points from "
             f"{self.n_starts} starts ({self.n_lost} ended at neither)",
             "  kind      starts   speed     unstable modes   largest |eigenvalue|   nats/step",
         ]
         shown = 20
-        for i in range(min(len(self), shown)):
+        for i, kind in enumerate(self.kinds[:shown]):
             lines.append(
-                f"  {self.kinds[i]:<9} {self.counts[i]:<8} {np.sqrt(2 * self.q[i]):<9.1e} {self.n_unstable[i]:<16} "
-                f"{abs(self.eigenvalues[i, 0]):<22.6g} {self.exponents[i]:+.5f}"
+                f"  {kind:<9} {self.counts[i]:<8} {np.sqrt(2 * self.q[i]):<9.1e} {self.n_unstable[i]:<16} "
+                f"{abs(self.eigenvalues[i, 0]):<22.6g} {self.exponents[i]:+z.5f}"
             )
         if len(self) > shown:
             lines.append(f"  ... and {len(self) - shown} more")
+        if self.marginal.any():
+            lines.append("  marginal: an eigenvalue of modulus 1 within what is known, and none that grows")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,8 +145,8 @@ class FixedPoints:
             "points": self.points.tolist(),
             "q": self.q.tolist(),
             "converged": self.converged.tolist(),
+            "kinds": self.kinds,
             "stable": self.stable.tolist(),
-            "marginal": self.marginal.tolist(),
             "counts": self.counts.tolist(),
             "n_unstable": self.n_unstable.tolist(),
             "n_marginal": self.n_marginal.tolist(),
@@ -228,6 +239,8 @@ def fixed_points(
     jacobians = system.jacobians(points[keep])
     values = np.linalg.eigvals(jacobians).astype(np.complex128)
     values = np.take_along_axis(values, np.argsort(-abs(values), axis=1, kind="stable"), axis=1)
+    rounding = _jacobian_error(system, points[keep], jacobians, values, converged[keep], tol)
+    marginal = [marginal_modes(*each) for each in zip(jacobians, values, rounding, strict=True)]
     return FixedPoints(
         points=points[keep],
         q=q[keep],
@@ -235,19 +248,35 @@ def fixed_points(
         counts=counts,
         jacobians=jacobians,
         eigenvalues=values,
-        rounding=_rounding(jacobians, values, speed[keep]),
+        marginal_modes=np.reshape(np.array(marginal, dtype=bool), values.shape),
         n_starts=len(begin),
         n_lost=len(begin) - len(found),
     )
 
 
-def _rounding(jacobians: Array, values: Array, speed: Array) -> Array:
-    """By how much rounding may have moved the eigenvalues (m, S) of points with these speeds (m,)."""
-    moved = [eigenvalue_rounding(J, z) for J, z in zip(jacobians, values, strict=True)]
-    rounding = np.array(moved).reshape(values.shape)
-    # at a fold the speed is the square of the distance from the point, and so of what an eigenvalue lacks to 1
-    near_one = 2 * np.sqrt(np.maximum(speed, EPS))[:, None]
-    return np.where(abs(values - 1) <= near_one, np.maximum(rounding, near_one), rounding)
+def _jacobian_error(
+    system: ConstantInput, points: Array, jacobians: Array, values: Array, converged: Array, tol: float
+) -> Array:
+    """Spectral norm (m,) of what is not known of the Jacobians (m, S, S) at points (m, S).
+
+    A fixed point is known to the states that are at rest within ``tol``: along the direction that ``J - I`` shrinks
+    most, ``tol`` over that singular value. A slow point is a minimum of q, which is flat there.
+    """
+    error = np.array([rounding_of(J) for J in jacobians])
+    for i in np.flatnonzero(~converged):
+        error[i] = max(error[i], _MINIMUM * float(np.linalg.norm(jacobians[i])))
+    # elsewhere it decides nothing
+    fixed = np.flatnonzero(converged & (np.abs(np.abs(values) - 1) <= NEAR).any(axis=1))
+    if not len(fixed):
+        return error
+    _, sizes, right = np.linalg.svd(jacobians[fixed] - np.eye(points.shape[1]))
+    size = np.maximum(1.0, np.linalg.norm(points[fixed], axis=1))
+    reach = size * np.minimum(tol / np.maximum(sizes[:, -1], tol), _DOUBT * np.cbrt(tol))
+    for sign in (1, -1):
+        moved = system.jacobians(points[fixed] + sign * reach[:, None] * right[:, -1])
+        change = np.linalg.norm(moved - jacobians[fixed], axis=(1, 2))
+        error[fixed] = np.maximum(error[fixed], change)
+    return error
 
 
 def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | None) -> Array:

@@ -50,9 +50,10 @@ class SpectrumByGate(Mapping[str, "Spectrum | PartialSpectrum"]):
         return "\n".join(
             [
                 f"Spectra of {len(self)} recurrent matrices; each alone proves nothing about the whole cell",
-                f"  {'':<{width}}  radius      norm        norm / radius",
+                f"  {'':<{width}}  radius      norm        norm / radius   modes",
                 *(
-                    f"  {gate:<{width}}  {s.radius:<10.5g}  {s.norm:<10.5g}  {_ratio(s.norm, s.radius)}"
+                    f"  {gate:<{width}}  {s.radius:<10.5g}  {s.norm:<10.5g}  "
+                    f"{_ratio(s.norm, s.radius):<14}  {s.stability}"
                     for gate, s in self.items()
                 ),
                 "  the norm exceeds the radius where a matrix is not normal",

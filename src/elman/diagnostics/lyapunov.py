@@ -42,6 +42,9 @@ class LyapunovSpectrum:
         Worst condition of a frame before a decomposition: rounding errors of the growth are this many times ``eps``.
     state_size : int
         Size of the state, the number of exponents there are.
+    rounding : float
+        Nats per step that rounding may have added to an exponent, ``10 S eps condition``: within it an exponent counts
+        as 0, so that neither a dimension nor an entropy hangs on its sign.
     """
 
     exponents: Array
@@ -53,6 +56,7 @@ class LyapunovSpectrum:
     interval: int
     condition: float
     state_size: int
+    rounding: float
 
     @property
     def history(self) -> Array:
@@ -73,10 +77,10 @@ class LyapunovSpectrum:
         one that turns the sum negative: ask for more (Kaplan and Yorke 1979).
         """
         sums = np.cumsum(self.exponents)
-        j = int(np.count_nonzero(sums >= 0))
+        j = int(np.count_nonzero(sums >= -self.rounding * np.arange(1, len(sums) + 1)))
         if j == len(sums):
             return float(j) if j == self.state_size else float("nan")
-        return float(j + (sums[j - 1] / abs(self.exponents[j]) if j else 0.0))
+        return float(j + (max(sums[j - 1], 0.0) / abs(self.exponents[j]) if j else 0.0))
 
     @property
     def entropy(self) -> float:
@@ -85,9 +89,9 @@ class LyapunovSpectrum:
         An upper bound of the Kolmogorov-Sinai entropy (Ruelle 1978), equal to it where the invariant measure is smooth
         along the unstable directions (Pesin 1977). NaN if all k exponents are positive and there are more.
         """
-        if self.exponents[-1] > 0 and len(self.exponents) < self.state_size:
+        if self.exponents[-1] > self.rounding and len(self.exponents) < self.state_size:
             return float("nan")
-        return float(self.exponents[self.exponents > 0].sum())
+        return float(self.exponents[self.exponents > self.rounding].sum())
 
     def finite_time(self, length: int) -> Array:
         """Exponents over windows of ``length`` steps, whose spread says how much the growth depends on where one looks.
@@ -153,6 +157,7 @@ class LyapunovSpectrum:
             "interval": self.interval,
             "condition": self.condition,
             "state_size": self.state_size,
+            "rounding": self.rounding,
         }
 
     def plot(self, ax: Any = None) -> Any:
@@ -245,6 +250,7 @@ def lyapunov_spectrum(
         interval=longest,
         condition=condition,
         state_size=S,
+        rounding=10 * S * float(np.finfo(lin.dtype).eps) * condition,
     )
 
 

@@ -70,6 +70,24 @@ def frobenius_norm(matrix: Array) -> float:
     return float(np.linalg.norm(unit)) * scale
 
 
+def rounding_of(matrix: Array, dtype: Any = np.float64) -> float:
+    """Size of the changes of a matrix, in the Frobenius norm, that count as rounding.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (N, N), float64
+    dtype : dtype
+        In which its numbers were stored before.
+
+    Returns
+    -------
+    float
+        ``10 N eps |W|``, for computations in float64, plus ``eps |W|`` of a shorter type.
+    """
+    stored = float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
+    return (10 * len(matrix) * float(np.finfo(np.float64).eps) + stored) * frobenius_norm(matrix)
+
+
 def sparse_or_operator(value: Any, name: str) -> Any:
     """A scipy.sparse array (real, finite, float64, CSR) or a LinearOperator as it is; None for anything else.
 

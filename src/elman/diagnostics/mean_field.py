@@ -200,6 +200,8 @@ def _variance(phi: _Nonlinearity, gain: float, added: float) -> float:
     """The largest q that reproduces itself, where the state settles; inf if there is none."""
     if phi.share is not None:
         left = 1 - gain * gain * phi.share
+        # the square of a rounded root is 1 to rounding only
+        left = 0.0 if abs(left) <= 4 * np.finfo(np.float64).eps else left
         if left == 0 and added == 0:
             return math.nan
         return added / left if left > 0 else math.inf if added else _undriven(left)

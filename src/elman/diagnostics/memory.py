@@ -9,7 +9,8 @@ controllable part only, and follows from the all-pass filter with these poles:
 .. math:: B(z) = \prod_i \frac{z - \bar\lambda_i}{1 - \lambda_i z} = \sum_j b_j z^j, \qquad m_k = \sum_{j > k} b_j^2,
 
 since the sequences that the network cannot hold are spanned by the delayed copies of ``b``. Nothing is solved, and the
-sum over ``k`` is the number of poles up to rounding.
+sum over ``k`` is the number of poles up to rounding. A network with more poles holds more at every lag: so where
+rounding cannot tell how many are controllable, the fewest and the most bound the capacity at each lag.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
-from .controllability import reachable_dimensions
-from .krylov_rank import krylov_rank
-from .matrices import real_array, square_matrix
+from .controllable import controllable_part, stored_rank
+from .marginal import marginal_modes, stability
+from .matrices import real_array, rounding_of, square_matrix
 from .validation import whole_number
 
 # Longest impulse response that is computed: 4 million lags, enough for radii up to about 1 - 1e-5.
@@ -35,8 +36,6 @@ _ALIAS = 1e-26
 # Share of the total that the lags left out by default may hold.
 _NEGLIGIBLE = 1e-9
 _ROWS = 8  # of the printed table
-# Largest network whose rank is found in whole numbers, too: half a second at 300 units, growing with the cube.
-_EXACT_SIZE = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,19 +47,27 @@ class MemoryCapacity:
     per_lag : ndarray, shape (L,)
         Capacity ``m_k`` in [0, 1] at lags ``k = 0 .. L - 1`` in steps, not increasing; lag 0 is the present input.
     rank : int
-        Dimension of the controllable subspace, which is the sum over all lags from 0: the smallest of any network
-        within the rounding of this one's entries.
-    rank_as_given : int or None
-        The same of the numbers exactly as they are; None above 400 units. It is more than ``rank`` where rounding broke
-        a symmetry, as that of a ring in a rotated basis. Between the two, rounding of the entries decides.
+        Dimension of the controllable subspace, which is the sum over all lags from 0: the smallest that was found for
+        a network within rounding of this one, ``10 N eps |W|`` in the Frobenius norm.
     state_size : int
         Number of units N.
+    rank_high : int
+        The same for exactly the numbers that W and v hold, by integer arithmetic. Where it is more than :attr:`rank`,
+        the rounding with which W and v were made decides, and :attr:`per_lag` is the lower end of an interval.
+    per_lag_high : ndarray, shape (L,)
+        Upper end: what all N modes would hold, and no more in total than :attr:`rank_high`.
     """
 
     per_lag: Array
     rank: int
     state_size: int
-    rank_as_given: int | None = None
+    rank_high: int
+    per_lag_high: Array
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rank is sure: the same for the numbers as they are stored and within their rounding."""
+        return self.rank == self.rank_high
 
     @property
     def total(self) -> float:
@@ -79,18 +86,26 @@ class MemoryCapacity:
         return int(below[0]) if below.size else None
 
     def __repr__(self) -> str:
-        return f"MemoryCapacity(total={self.rank}, N={self.state_size}, lags={len(self.per_lag)})"
+        return f"MemoryCapacity(total={self._rank_text('..')}, N={self.state_size}, lags={len(self.per_lag)})"
+
+    def _rank_text(self, between: str) -> str:
+        return f"{self.rank}" if self.exact else f"{self.rank}{between}{self.rank_high}"
 
     def __str__(self) -> str:
         note = "" if self.rank == self.state_size else ": the input does not reach the others"
-        if self.rank_as_given is not None and self.rank_as_given > self.rank:
-            note += f" (up to rounding; {self.rank_as_given} for the entries exactly as they are)"
+        note += "" if self.exact else ", but by rounding"
         half = f"beyond lag {len(self.per_lag) - 1}" if self.half_lag is None else f"from lag {self.half_lag}"
+        unsure = [
+            f"  undecided         rounding of W or v decides: {self.rank_high} for the numbers as they are stored, "
+            f"{self.rank} within",
+            "                    their rounding; the capacities below are those of the smaller, the least there can be",
+        ]
         return "\n".join(
             [
                 f"Linear memory capacity of {self.state_size} units, without noise",
-                f"  total             {self.rank} from lag 0, {self.total_past:.6g} from lag 1",
-                f"  controllable      {self.rank} of {self.state_size} dimensions{note}",
+                f"  total             {self._rank_text(' to ')} from lag 0, {self.total_past:.6g} from lag 1",
+                f"  controllable      {self._rank_text(' to ')} of {self.state_size} dimensions{note}",
+                *([] if self.exact else unsure),
                 f"  less than half    {half}",
                 *lag_table(self.per_lag, "capacity"),
             ]
@@ -103,8 +118,10 @@ class MemoryCapacity:
             "total": self.total,
             "total_past": self.total_past,
             "rank": self.rank,
-            "rank_as_given": self.rank_as_given,
             "state_size": self.state_size,
+            "rank_high": self.rank_high,
+            "per_lag_high": self.per_lag_high.tolist(),
+            "exact": self.exact,
         }
 
     def plot(self, ax: Any = None) -> Any:
@@ -119,7 +136,8 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
 
     It holds without noise: capacity at long lags may lie in directions of tiny variance, which no readout of finite
     precision reaches. :func:`fisher_memory` counts noise in the state; :func:`measured_memory` measures a nonlinear
-    network.
+    network. Where modes are equal, as in rings and lattices, the input reaches one of each kind; whether numbers that
+    were rounded mean equal modes cannot be known, and the result then carries an interval.
 
     Parameters
     ----------
@@ -145,7 +163,8 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     Jaeger, Short term memory in echo state networks, GMD report 152 (2001). That direct formulas fail numerically, and
     that the total is the rank: Ballarin, Grigoryeva and Ortega, Memory of recurrent networks: do we compute it right?,
     JMLR 25 (2024). The orthogonal basis behind the all-pass form: Ninness and Gustafsson, IEEE Trans. Automatic Control
-    42 (1997).
+    42 (1997). The rank over the rational numbers: Wiedemann, Solving sparse linear equations over finite fields, IEEE
+    Trans. Information Theory 32 (1986) 54.
 
     Examples
     --------
@@ -156,49 +175,33 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     """
     matrix, vector = linear_network(W, v)
     wanted = None if max_lag is None else whole_number(max_lag, "max_lag", 0) + 1
-    exact = krylov_rank(matrix, vector) if len(matrix) <= _EXACT_SIZE else None
-    rank = reachable_dimensions(matrix, vector)
-    rank = rank if exact is None else min(rank, exact)
-    reduced = krylov_part(matrix, vector, rank)
-    response = _all_pass_response(scipy.linalg.eigvals(reduced) if rank else np.empty(0), wanted or 0)
-    per_lag = np.append(np.cumsum(response[:0:-1] ** 2)[::-1], 0.0)
+    reduced = controllable_part(matrix, vector)
+    rank = len(reduced)
+    per_lag = _capacity(scipy.linalg.eigvals(reduced) if rank else np.zeros(0), wanted or 0)
     if wanted is None:
         left = np.cumsum(per_lag[::-1])[::-1]
         wanted = max(1, int(np.count_nonzero(left > _NEGLIGIBLE * rank)))
-    return MemoryCapacity(np.minimum(per_lag[:wanted], 1.0), rank, len(matrix), exact)
+    per_lag = np.minimum(per_lag[:wanted], 1.0)
+    # W is one of the networks within its own rounding
+    rank_high = max(rank, stored_rank(matrix, vector))
+    high = per_lag if rank == rank_high else _upper_end(matrix, rank_high, wanted)
+    return MemoryCapacity(per_lag, rank, len(matrix), rank_high, np.maximum(per_lag, high))
 
 
-def krylov_part(W: Array, v: Array, rank: int) -> Array:
-    """W restricted to the span of ``v, W v, W^2 v, ...``, in an orthonormal basis.
+def _capacity(poles: Array, least: int) -> Array:
+    """``m_k`` of a network with these poles, at least at the lags up to ``least``."""
+    response = _all_pass_response(poles, least)
+    return np.append(np.cumsum(response[:0:-1] ** 2)[::-1], 0.0)
 
-    Arnoldi's process with a second orthogonalisation. It does not find the rank: what rounding leaves of a direction
-    that is not there is amplified by each normalisation.
 
-    Parameters
-    ----------
-    W : ndarray, shape (N, N)
-    v : ndarray, shape (N,)
-    rank : int
-        Dimension of the span.
-
-    Returns
-    -------
-    ndarray, shape (rank, rank)
-        Upper Hessenberg.
-    """
-    basis, hessenberg = np.zeros((rank, len(v))), np.zeros((rank + 1, rank))
-    # squares of huge or tiny entries would leave the range of float64
-    w = v / max(float(np.abs(v).max()), np.finfo(np.float64).tiny)
-    for k in range(rank):
-        basis[k] = w / np.linalg.norm(w)
-        if k:
-            hessenberg[k, k - 1] = np.linalg.norm(w)
-        w = W @ basis[k]
-        for _ in range(2):
-            part = basis[: k + 1] @ w
-            w -= part @ basis[: k + 1]
-            hessenberg[: k + 1, k] += part
-    return hessenberg[:rank]
+def _upper_end(W: Array, rank: int, lags: int) -> Array:
+    """The most that a network of the modes of W can hold (lags,), in total ``rank``; capacities do not increase."""
+    share = np.minimum(1.0, rank / np.arange(1, lags + 1))
+    try:
+        return np.minimum(share, _capacity(scipy.linalg.eigvals(W), lags)[:lags])
+    except ArgumentError:
+        # a mode too near 1, which the input may not even reach
+        return share
 
 
 def _all_pass_response(poles: Array, least: int) -> Array:
@@ -229,10 +232,12 @@ def linear_network(W: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
     vector = real_array(v, "v")
     if vector.shape != (len(matrix),):
         raise ShapeError(f"v must have shape (N,) = ({len(matrix)},) to fit W, got {vector.shape}")
-    radius = float(np.abs(scipy.linalg.eigvals(matrix)).max())
-    if radius >= 1:
+    values = scipy.linalg.eigvals(matrix)
+    kind = stability(values, marginal_modes(matrix, values, rounding_of(matrix)))
+    if kind != "decaying":
+        radius = "1 to rounding" if kind == "marginal" else f"{np.abs(values).max():.6g}"
         raise ArgumentError(
-            f"W must have a spectral radius below 1, got {radius:.6g}: the state of the linear network would have no "
+            f"W must have a spectral radius below 1, got {radius}: the state of the linear network would have no "
             "stationary variance; scale W down"
         )
     return matrix, vector

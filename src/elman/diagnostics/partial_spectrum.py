@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DTypeError
 from ..linearization import Array
-from .marginal import EPS, growth_class
+from .marginal import Stability, modes_in_words, stability, time_constants
 
 # Eigenvalues asked for: those of modulus nearly the largest come with it, which tells a plateau from a peak.
 EIGENVALUES = 6
@@ -20,6 +20,8 @@ EIGENVALUES = 6
 _KRYLOV = 60
 _RESTARTS = 100
 _TOLERANCE = 1e-10
+# Relative to the norm: what the products of an iteration lose.
+_ROUNDING = 100 * float(np.finfo(np.float64).eps)
 
 
 class Estimate(NamedTuple):
@@ -102,16 +104,27 @@ class PartialSpectrum:
         return self.norm_estimate.value
 
     @property
-    def mode_growth(self) -> Array:
-        """1 for each mode found that grows, -1 for one that decays, 0 where its error decides: a marginal one."""
-        known = np.where(np.isfinite(self.conditions), self.conditions, 1.0)
-        rounding = 0.0 if self.exact else self.size * EPS * self.norm_estimate.high
-        return growth_class(self.eigenvalues, known * (self.residuals + rounding))
+    def time_constants(self) -> Array:
+        """``-1 / log |lambda|`` of the modes found, in steps; 0 for 0, inf for a marginal, NaN for a growing mode."""
+        return time_constants(self.eigenvalues, self.marginal)
 
     @property
-    def time_constants(self) -> Array:
-        """``-1 / log |lambda|`` of the modes found, in steps; 0 for 0, inf if marginal, NaN for a growing one."""
-        return time_constants(self.eigenvalues, self.mode_growth)
+    def marginal(self) -> Array:
+        """Which of the modes found (k,) have modulus 1 within what is known of it.
+
+        That is the sum of residual and rounding, ``100 eps`` times the norm, times their condition, or 1 where that is
+        not known; values read off the diagonal are exact.
+        """
+        distance = np.abs(np.abs(self.eigenvalues) - 1)
+        if self.exact:
+            return np.asarray(distance == 0)
+        error = self.residuals + _ROUNDING * self.norm_estimate.high
+        return np.asarray(distance <= np.where(np.isnan(self.conditions), 1.0, self.conditions) * error)
+
+    @property
+    def stability(self) -> Stability:
+        """What the modes found do: ``"growing"``, ``"marginal"`` or ``"decaying"``, as of a :class:`Spectrum`."""
+        return stability(self.eigenvalues, self.marginal)
 
     def __repr__(self) -> str:
         return f"PartialSpectrum(H={self.size}, radius={self.radius:.6g}, norm={self.norm:.6g})"
@@ -129,6 +142,7 @@ class PartialSpectrum:
             [
                 f"Outer spectrum of a recurrent matrix, H = {self.size}",
                 f"  radius            {self.radius_estimate}  {how}",
+                f"                    of those found {modes_in_words(self.eigenvalues, self.marginal)}",
                 "                    alone it proves nothing, above 1 or below, for a driven nonlinear network",
                 f"  norm              {self.norm_estimate}  a gradient grows by at most norm * max|phi'| a step,",
                 f"                    so it vanishes if max|phi'| < {bound}",
@@ -141,12 +155,13 @@ class PartialSpectrum:
         """All numbers as plain Python; eigenvalues as pairs ``[real, imaginary]``."""
         return {
             "size": self.size,
+            "stability": self.stability,
+            "marginal": self.marginal.tolist(),
             "radius": self.radius_estimate._asdict(),
             "norm": self.norm_estimate._asdict(),
             "eigenvalues": [[float(z.real), float(z.imag)] for z in self.eigenvalues],
             "residuals": self.residuals.tolist(),
             "conditions": self.conditions.tolist(),
-            "mode_growth": self.mode_growth.tolist(),
             "exact": self.exact,
             "not_computed": list(self.not_computed),
         }
@@ -156,14 +171,6 @@ class PartialSpectrum:
         from ..plotting.plane import plot_partial_spectrum
 
         return plot_partial_spectrum(self, ax=ax)
-
-
-def time_constants(eigenvalues: Array, growth: Array) -> Array:
-    """``-1 / log |lambda|`` in steps: 0 for an eigenvalue 0, inf for a marginal mode, NaN for one that grows."""
-    with np.errstate(divide="ignore"):
-        decaying = -1 / np.log(np.abs(eigenvalues))
-    out: Array = np.where(growth < 0, np.abs(decaying), np.where(growth == 0, np.inf, np.nan))
-    return out
 
 
 def partial_spectrum(W: Any) -> PartialSpectrum:

@@ -60,7 +60,7 @@ class Pseudospectrum:
         return f"Pseudospectrum(H={len(self.eigenvalues)}, grid={len(self.real)}x{len(self.imag)})"
 
     def __str__(self) -> str:
-        outside = np.abs(self.real + 1j * self.imag[:, None]) >= 1
+        outside = np.abs(self.real + 1j * self.imag[:, None]) >= 1 - 1e-12
         nearest = float(self.sigma_min[outside].min()) if outside.any() else float("nan")
         return (
             f"Pseudospectrum of a recurrent matrix, H = {len(self.eigenvalues)}\n"

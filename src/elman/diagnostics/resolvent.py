@@ -54,6 +54,13 @@ def numerical_radius(W: Array) -> float:
     return best
 
 
+def numerical_radius_in_words(value: float, rounding: float) -> str:
+    """What the numerical radius proves (Berger: |W^k| <= 2 w(W)^k)."""
+    if value > 1 + rounding:
+        return "above 1: short-term growth is possible"
+    return f"{'' if value < 1 - rounding else '1 to rounding: '}powers never exceed 2 (Berger)"
+
+
 def kreiss_constant(triangular: Array, eigenvalues: Array, norm: float) -> float:
     """Maximise ``(|z| - 1) / sigma_min(z I - W)`` over ``|z| > 1`` for a power-bounded real W.
 

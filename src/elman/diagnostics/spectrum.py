@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike
 
 from ..linearization import Array
 from .gates import SpectrumByGate
-from .marginal import NUMERICAL_RADIUS_ACCURACY, eigenvalue_rounding, growth_class, has_full_eigenspace
-from .matrices import frobenius_norm, scaled, sparse_or_operator, square_matrix
-from .partial_spectrum import PartialSpectrum, partial_spectrum, time_constants
-from .powers import TransientPeak, largest_power
+from .marginal import Stability, marginal_modes, modes_in_words, semisimple, slowest_mode, stability, time_constants
+from .matrices import frobenius_norm, rounding_of, scaled, sparse_or_operator, square_matrix
+from .partial_spectrum import PartialSpectrum, partial_spectrum
+from .powers import TransientPeak, transient_peak
 from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, sigma_min_grid, window_about
-from .resolvent import kreiss_constant, numerical_radius
+from .resolvent import kreiss_constant, numerical_radius, numerical_radius_in_words
 from .validation import positive_number, whole_number
 
 # Largest matrix that is decomposed as a whole: a minute or so.
@@ -43,36 +43,20 @@ class Spectrum:
         In descending modulus.
     singular_values : ndarray, shape (H,)
         Descending.
+    rounding : float
+        Spectral norm of the changes of W that count as rounding: ``10 H eps |W|_F``, and more if W came in float32.
+        What lies within it of a border, such as the unit circle, is called marginal and not by its side.
     """
 
     W: Array = field(repr=False)
     eigenvalues: Array
     singular_values: Array
+    rounding: float
 
     @property
     def radius(self) -> float:
         """Largest modulus of an eigenvalue: asymptotic growth per step of the undriven linear network."""
         return float(abs(self.eigenvalues[0]))
-
-    @cached_property
-    def eigenvalue_rounding(self) -> Array:
-        """By how much rounding of the entries may have moved each of :attr:`eigenvalues`, shape (H,).
-
-        Its condition times the rounding of the matrix, and not more than in a Jordan block as large as the cluster it
-        stands in.
-        """
-        matrix, scale = scaled(self.W)
-        return eigenvalue_rounding(matrix, self.eigenvalues / scale) * scale
-
-    @cached_property
-    def mode_growth(self) -> Array:
-        """1 for each mode that grows, -1 for one that decays, 0 for a marginal one: rounding decides. Shape (H,)."""
-        return growth_class(self.eigenvalues, self.eigenvalue_rounding)
-
-    @property
-    def stability(self) -> str:
-        """``"growing"`` if a mode grows, ``"decaying"`` if all decay, else ``"marginal"``: of the linear network."""
-        return {1: "growing", 0: "marginal", -1: "decaying"}[int(self.mode_growth.max())]
 
     @property
     def time_constants(self) -> Array:
@@ -80,7 +64,21 @@ class Spectrum:
 
         Shape (H,). 0 for an eigenvalue 0, inf for a marginal mode, NaN for a mode that grows.
         """
-        return time_constants(self.eigenvalues, self.mode_growth)
+        return time_constants(self.eigenvalues, self.marginal)
+
+    @cached_property
+    def marginal(self) -> Array:
+        """Which modes (H,) have modulus 1 within :attr:`rounding`: whether they grow or decay cannot be known.
+
+        A matrix within rounding of W has an eigenvalue on the unit circle at the angle of the mode; the more sensitive
+        an eigenvalue is, the farther from the circle that can be (Wilkinson 1965).
+        """
+        return marginal_modes(self.W, self.eigenvalues, self.rounding)
+
+    @property
+    def stability(self) -> Stability:
+        """``"growing"`` if a mode grows, ``"marginal"`` if none does but some are marginal, else ``"decaying"``."""
+        return stability(self.eigenvalues, self.marginal)
 
     @property
     def norm(self) -> float:
@@ -99,6 +97,14 @@ class Spectrum:
         matrix, scale = scaled(self.W)
         triangular: Array = scipy.linalg.schur(matrix, output="complex")[0]
         return triangular * scale
+
+    @cached_property
+    def _on_circle(self) -> Array:
+        """The Schur form with marginal eigenvalues moved onto the unit circle."""
+        triangular, diagonal = self._schur.copy(), np.diag(self._schur)
+        marginal = self.marginal[np.abs(diagonal[:, None] - self.eigenvalues).argmin(axis=1)]
+        np.fill_diagonal(triangular, np.where(marginal, diagonal / np.maximum(np.abs(diagonal), 0.5), diagonal))
+        return triangular
 
     @cached_property
     def departure_from_normality(self) -> float:
@@ -167,18 +173,19 @@ class Spectrum:
 
     @cached_property
     def _power_bounded(self) -> bool:
-        """Whether the powers of W stay bounded: no mode grows, and no Jordan block is marginal."""
-        if self.stability == "marginal":
-            return has_full_eigenspace(self.W, self.eigenvalues[self.mode_growth == 0])
-        return self.stability == "decaying"
+        """Whether the powers of W stay bounded: no mode grows, and marginal modes have eigenvectors of their own."""
+        if self.stability != "marginal" or self.departure_from_normality <= 10 * self.rounding:
+            return self.stability != "growing"
+        return semisimple(self.W, self.eigenvalues, self.marginal, self.rounding)
 
     @cached_property
     def kreiss_constant(self) -> float:
         """``K = sup_{|z| > 1} (|z| - 1) / sigma_min(z I - W)``: transient growth is between K and ``e H K``.
 
         Exactly 1 where the numerical radius is at most 1 (normal matrices of radius up to 1 among them), inf where the
-        powers are unbounded (a mode grows, or a defective one is marginal), else found by a search over the outside of
-        the unit disc: a lower bound that is the value to about 1e-6 unless a narrow peak is missed.
+        powers are unbounded (a mode that grows, or a marginal one that is defective), else found by a search over the
+        outside of the unit disc: a lower bound that is the value to about 1e-6 unless a narrow peak is missed. Marginal
+        modes count as on the unit circle.
 
         References
         ----------
@@ -186,21 +193,23 @@ class Spectrum:
         """
         if not self._power_bounded:
             return float("inf")
-        if self.numerical_radius <= 1 + NUMERICAL_RADIUS_ACCURACY:
+        if self.numerical_radius <= 1 + self.rounding:
             # sigma_min(z - W) >= |z| - numerical radius
             return 1.0
-        return kreiss_constant(self._schur, self.eigenvalues, self.norm)
+        return kreiss_constant(self._on_circle, self.eigenvalues, self.norm)
 
     @cached_property
     def transient_peak(self) -> TransientPeak:
         """``max_k |W^k|_2`` over ``k >= 0`` and the first k that has it; (inf, None) where the powers are unbounded.
 
-        The first within the rounding of the powers: of a plateau, its beginning. At radius 1, and for radii so near to
-        it that no power falls below 1 in time, the maximum over the first 10 000 powers.
+        For marginal modes, and radii so near to 1 that no power falls below 1 in time, the maximum over the first
+        10 000 powers. The first k is the first whose norm is within the rounding of the products of the maximum.
         """
         if not self._power_bounded:
             return TransientPeak(float("inf"), None)
-        return largest_power(self.W, self.norm)
+        if self.norm <= 1 + self.rounding:
+            return TransientPeak(1.0, 0)
+        return transient_peak(self._on_circle if self.marginal.any() else self.W, self.norm)
 
     def __repr__(self) -> str:
         return f"Spectrum(H={len(self.W)}, radius={self.radius:.6g}, norm={self.norm:.6g})"
@@ -208,16 +217,26 @@ class Spectrum:
     def __str__(self) -> str:
         H, smallest = len(self.W), float(self.singular_values[-1])
         bound = f"{1 / self.norm:.4g}" if self.norm > 0 else "inf"
+        normal = "0 to rounding" if self.departure_from_normality <= self.rounding else "0"
         rows = [
             ("radius", self.radius, f"{_rate(self.radius)} in the end if the network were linear and undriven; alone"),
-            ("", "", "it proves nothing, above 1 or below, for a driven nonlinear network"),
+            ("", None, "it proves nothing, above 1 or below, for a driven nonlinear network"),
             ("norm", self.norm, f"{_rate(self.norm)}: a gradient grows by at most norm * max|phi'| a step,"),
-            ("", "", f"so it provably vanishes if max|phi'| < {bound}"),
+            ("", None, f"so it provably vanishes if max|phi'| < {bound}"),
             ("smallest sigma", smallest, f"{_rate(smallest)}: a gradient keeps at least this * min|phi'| a step"),
-            ("numerical radius", self.numerical_radius, self._short_term()),
-            ("departure", self.departure_from_normality, "from normality (Henrici); 0: radius = norm, no transients"),
+            (
+                "numerical radius",
+                self.numerical_radius,
+                numerical_radius_in_words(self.numerical_radius, self.rounding),
+            ),
+            (
+                "departure",
+                self.departure_from_normality,
+                f"from normality (Henrici); {normal}: radius = norm, no transients",
+            ),
             ("eigenvectors", self.eigenvector_condition, "condition: |W^k| <= this * radius^k"),
-            ("slowest mode", *self._slowest()),
+            ("slowest mode", *slowest_mode(self.eigenvalues, self.marginal)),
+            ("", None, modes_in_words(self.eigenvalues, self.marginal)),
         ]
         if H <= _PRINTED_SIZE:
             K, (peak, step) = self.kreiss_constant, self.transient_peak
@@ -226,35 +245,18 @@ class Spectrum:
                 ("Kreiss constant", K, f"the peak of |W^k| is at least K and at most e H K = {np.e * H * K:.4g}"),
                 ("transient peak", peak, "powers are unbounded" if step is None else place),
             ]
-        table = [
-            f"  {name:<18}{value if isinstance(value, str) else format(value, '.6g'):<13}{text}"
-            for name, value, text in rows
-        ]
+        table = [f"  {name:<18}{'' if value is None else format(value, '.6g'):<13}{text}" for name, value, text in rows]
         if H > _PRINTED_SIZE:
             table.append("  kreiss_constant and transient_peak are computed when asked for")
         return "\n".join([f"Spectrum of a recurrent matrix, H = {H}", *table])
 
-    def _short_term(self) -> str:
-        """What the numerical radius proves (Berger: |W^k| <= 2 w(W)^k)."""
-        if self.numerical_radius <= 1 + NUMERICAL_RADIUS_ACCURACY:
-            return "powers never exceed 2 (Berger)"
-        return "above 1: short-term growth is possible"
-
-    def _slowest(self) -> tuple[float | str, str]:
-        """The slowest mode in words."""
-        if self.stability == "growing":
-            return "grows", f"by a factor {self.radius:.6g} a step, undriven and linear"
-        if self.stability == "marginal":
-            count = f"{int((self.mode_growth == 0).sum())} of {len(self.W)}"
-            return "marginal", f"{count} modes neither decay nor grow, to rounding; undriven and linear"
-        return float(self.time_constants[0]), "steps to fall by e, undriven and linear"
-
     def to_dict(self) -> dict[str, Any]:
         """All numbers as plain Python; eigenvalues as pairs ``[real, imaginary]``."""
         return {
-            "radius": self.radius,
+            "rounding": self.rounding,
             "stability": self.stability,
-            "mode_growth": self.mode_growth.tolist(),
+            "marginal": self.marginal.tolist(),
+            "radius": self.radius,
             "norm": self.norm,
             "eigenvalues": [[float(z.real), float(z.imag)] for z in self.eigenvalues],
             "singular_values": self.singular_values.tolist(),
@@ -325,6 +327,8 @@ def _spectrum(W: Any, name: str) -> Spectrum | PartialSpectrum:
     matrix = sparse_or_operator(W, name)
     if matrix is None:
         matrix = square_matrix(W, name)
+    given = getattr(W, "dtype", None)
+    dtype = given if isinstance(given, np.dtype) else np.dtype(np.float64)
     size = matrix.shape[0]
     if size > DENSE_SIZE:
         return partial_spectrum(matrix)
@@ -334,7 +338,7 @@ def _spectrum(W: Any, name: str) -> Spectrum | PartialSpectrum:
     unit, scale = scaled(matrix)
     eigenvalues = scipy.linalg.eigvals(unit) * scale
     order = np.lexsort((eigenvalues.imag, eigenvalues.real, np.abs(eigenvalues)))[::-1]
-    return Spectrum(matrix, eigenvalues[order], scipy.linalg.svdvals(unit) * scale)
+    return Spectrum(matrix, eigenvalues[order], scipy.linalg.svdvals(unit) * scale, rounding_of(matrix, dtype))
 
 
 def _rate(factor: float) -> str:

@@ -31,11 +31,11 @@ _COLUMNS = 4
 
 
 def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
-    """Draw the eigenvalues of a recurrent matrix with the unit circle and its field of values.
+    """Draw the eigenvalues of a recurrent matrix with the unit circle and its field of values; marginal ones marked.
 
     The field of values (numerical range) ``{x^* W x: |x| = 1}`` holds the eigenvalues; how far it reaches beyond their
-    convex hull shows how far the matrix is from normal; where it leaves the unit disc short-term growth is possible.
-    Marginal modes, which rounding alone puts inside or outside the circle, have squares.
+    convex hull shows how far the matrix is from normal; where it leaves the unit disc
+    short-term growth is possible.
 
     Parameters
     ----------
@@ -62,13 +62,7 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
     z = spectrum.eigenvalues
     label = rf"eigenvalues of $W_{{hh}}$, $|\lambda|_\max$ = {spectrum.radius:.3g}"
     ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=5, markerfacecolor="none", color=BLUE, label=label)
-    marginal = z[spectrum.mode_growth == 0]
-    if marginal.size:
-        label = f"marginal, to rounding: {marginal.size} modes"
-        ax.plot(
-            marginal.real, marginal.imag, linestyle="none", marker="s", markersize=8, markerfacecolor="none",
-            color=GREEN, label=label,
-        )  # fmt: skip
+    _mark_marginal(ax, spectrum)
     add_title(ax, f"H = {len(spectrum.W)}, departure from normality {spectrum.departure_from_normality:.3g}")
     _finish(ax)
     return ax
@@ -99,9 +93,18 @@ def plot_partial_spectrum(spectrum: PartialSpectrum, ax: Axes | None = None) -> 
     z = spectrum.eigenvalues
     label = rf"{len(z)} of {spectrum.size} eigenvalues, $|\lambda|_\max$ = {spectrum.radius:.4g}"
     ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=5, markerfacecolor="none", color=BLUE, label=label)
+    _mark_marginal(ax, spectrum)
     add_title(ax, f"H = {spectrum.size}, radius {spectrum.radius_estimate}")
     _finish(ax)
     return ax
+
+
+def _mark_marginal(ax: Axes, spectrum: Spectrum | PartialSpectrum) -> None:
+    """Diamonds around the eigenvalues of which rounding decides the side of the unit circle, if there are any."""
+    z = spectrum.eigenvalues[spectrum.marginal]
+    if len(z):
+        label = f"{len(z)} marginal: modulus 1 within rounding"
+        ax.plot(z.real, z.imag, "D", markersize=8, markerfacecolor="none", color=GREEN, label=label)
 
 
 def plot_pseudospectrum(

@@ -143,8 +143,8 @@ def _kinds(result: FixedPoints) -> list[tuple[Array, str, dict[str, Any]]]:
     open_marker = {"linestyle": "none", "markersize": 5, "markerfacecolor": "none"}
     kinds = [
         (result.stable, "stable", {**open_marker, "marker": "o", "color": BLUE}),
-        (result.marginal, "marginal", {**open_marker, "marker": "s", "color": GREEN}),
-        (np.array(result.kinds) == "saddle", "saddle", {**open_marker, "marker": "x", "color": ORANGE}),
+        (result.marginal, "marginal", {**open_marker, "marker": "D", "color": GREEN}),
+        (result.saddle, "saddle", {**open_marker, "marker": "x", "color": ORANGE}),
         (~result.converged, "slow", {**open_marker, "marker": "^", "color": "black"}),
     ]
     return [(chosen, f"{name}, {chosen.sum()} points", style) for chosen, name, style in kinds if chosen.any()]
