@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
+from ..linearization.norms import row_norms
 from .chosen import Chosen
 from .labels import label_axis, target_axes
 from .validation import plain_array, require_finite, side_by_side, trajectories
@@ -226,7 +227,7 @@ class GivenJacobians:
         """Log norms (T + 1, n) of the plain product of Jacobians, as backpropagation forms it, unscaled."""
         norms = np.empty((self.lin.n_steps + 1, self.n, 1))
         with np.errstate(all="ignore"):
-            norms[0, :, 0] = np.linalg.norm(start, axis=-1)
+            norms[0, :, 0] = row_norms(start)
             self.lin.vjp(start[:, None], norms=norms[1:])
             out: Array = np.log(norms[..., 0])
         return out

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array
+from ..linearization.norms import safe_norm
 from .curve import GrowthCurve
 from .growth import unit_vectors
 from .intervals import DECISION_LEVEL, LEVEL, interval_text, welch_half_width
@@ -293,7 +294,7 @@ def measure(
 
 def _measured(sequences: Sequences, start: Array, T: int) -> Array:
     """Measured log norms (T + 1, n) relative to ``start`` (n, S)."""
-    norm = np.linalg.norm(start, axis=-1, keepdims=True)
+    norm = safe_norm(start)[..., None]
     logs = sequences.measure(start / np.where(norm > 0, norm, 1.0))  # growth does not depend on the size of the start
     if logs.shape != (T + 1, sequences.n):
         raise ShapeError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..kernels.squares import row_squares
+from ..linearization.norms import row_norms
 from ..validation import choice, matching
 from .direction import Direction
 from .linearize import LayerLinearization
@@ -59,7 +59,7 @@ def log_norms(lin: LayerLinearization, start: ArrayLike) -> Array:
     B, T = lin.n_sequences, lin.n_steps
     start = matching(start, "start", (B, lin.state_size), "(B, S)", lin.dtype)
     norms = np.empty((T + 1, B))
-    norms[0] = np.sqrt(row_squares(start))
+    norms[0] = row_norms(start)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         lin.vjp(start, norms=norms[1:, :, None])
         out: Array = np.log(norms)

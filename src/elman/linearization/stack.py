@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..lists import holds
+from .norms import row_norms
 from .protocol import Array, Linearization
 
 
@@ -55,7 +56,7 @@ class JacobianStack(Linearization):
         for i, t in enumerate(order):
             v = v @ (self.jacobians[t] if transpose else self.jacobians[t].transpose(0, 2, 1))
             if norms is not None:
-                norms[i] = np.linalg.norm(v, axis=-1)
+                norms[i] = row_norms(v)
         return v
 
     def _jvp(self, v: Array, t0: int, t1: int, norms: Array | None) -> Array:

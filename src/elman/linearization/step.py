@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from .norms import row_norms
 from .protocol import Array, Linearization
 
 
@@ -133,7 +134,7 @@ class StepLinearization(Linearization):
                 pushed = apply(self.states[t, i].copy(), columns, *self._input(t, i))
                 columns = self._checked(pushed, name, columns.shape[1:])
                 if norms is not None:
-                    norms[j, i] = np.linalg.norm(columns, axis=0)
+                    norms[j, i] = row_norms(columns.T)
             out[i] = columns.T
         return out
 
