@@ -18,22 +18,23 @@ import elman
 
 SOURCE = Path(elman.__file__).parent
 
-BASE = {"errors", "lists", "validation", "linearization"}
+BASE = {"errors", "lists", "scalars", "validation", "linearization"}
 MODEL = BASE | {"kernels", "cells", "layers", "training"}
 LIBRARY = MODEL | {"diagnostics"}
 
 FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "_version": (set(), set()),
     "files": (set(), set()),
-    "errors": (BASE - {"lists"}, {"numpy"}),
+    "errors": (BASE - {"lists", "scalars"}, {"numpy"}),
     "lists": ({"errors"}, {"numpy"}),
+    "scalars": ({"errors"}, {"numpy"}),
     "validation": (BASE, {"numpy"}),
     "linearization": (BASE, {"numpy", "scipy.sparse.linalg.LinearOperator"}),
     "kernels": (set(), {"numpy", "numba", "llvmlite"}),
     "cells": ({"kernels"}, set()),
     "layers": (BASE | {"cells", "kernels"}, {"numpy"}),
-    "training": ({"layers", "kernels", "lists", "validation", "errors"}, {"numpy", "tqdm"}),
-    "diagnostics": ({"linearization", "lists", "errors"}, {"numpy", "scipy"}),
+    "training": ({"layers", "kernels", "lists", "scalars", "validation", "errors"}, {"numpy", "tqdm"}),
+    "diagnostics": ({"linearization", "validation", "lists", "scalars", "errors"}, {"numpy", "scipy"}),
     "datasets": (LIBRARY, {"numpy"}),
     "interop": (LIBRARY | {"files"}, {"numpy", "torch", "onnx", "keras", "safetensors"}),
     "plotting": (LIBRARY, {"numpy", "scipy", "matplotlib"}),

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
 from ..linearization.norms import safe_norm
+from ..validation import real_numbers
 
 # Squares of norms fit into float64 for factors of .007 .. 250 a step over 64 steps, in float32 for .2 .. 6 over 24;
 # whatever leaves that range is found out and repeated in shorter windows, so these set the speed only.
@@ -106,7 +107,7 @@ def forward_growth(lin: Linearization, start: ArrayLike) -> Array:
 
 def _growth(product: Product, lin: Linearization, start: ArrayLike) -> Array:
     """Cumulative log norms (T+1, n, K); ``product(v, a, b, norms)`` applies steps a .. b-1 in order of application."""
-    v = np.asarray(start, dtype=np.float64)
+    v = real_numbers(start, "start").astype(np.float64, copy=False)
     if v.ndim != 3 or v.shape[0] != lin.n_sequences or v.shape[2] != lin.state_size:
         raise ShapeError(
             f"start must have shape (n, K, S) with n = {lin.n_sequences} sequences, S = {lin.state_size}; got {v.shape}"

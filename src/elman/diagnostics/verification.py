@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array
 from ..linearization.norms import safe_norm
+from ..validation import plain
 from .curve import GrowthCurve
 from .growth import unit_vectors
 from .intervals import DECISION_LEVEL, LEVEL, interval_text, welch_half_width
@@ -278,7 +279,7 @@ def measure(
         If a gradient within the range of the dtype is not finite.
     """
     T = random.n_steps
-    chosen = np.arange(1, T + 1) if lags is None else np.unique(np.asarray(lags))
+    chosen = np.arange(1, T + 1) if lags is None else np.unique(plain(lags, "lags"))
     if chosen.dtype.kind not in "iu" or chosen.size == 0 or chosen[0] < 1 or chosen[-1] > T:
         raise ArgumentError(f"lags must be whole numbers of steps from 1 to T = {T}, got {lags}")
     vectors = random.logs.shape[2]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..linearization.norms import row_norms
-from ..validation import choice, matching
+from ..validation import choice, matching, number
 from .direction import Direction
 from .linearize import LayerLinearization
 
@@ -45,6 +45,7 @@ def lever_names(direction: Direction, params: Mapping[str, Array]) -> tuple[str,
 def turn(directions: list[Direction], params: Mapping[str, Array], lever: str, amount: float) -> None:
     """Multiply W_hh of directions, or add to a bias of each, in place; see :meth:`Dynamics.change`."""
     choice(lever, "lever", lever_names(directions[0], params))
+    amount = number(amount, "amount")
     for d in directions:
         if lever == "recurrent":
             params[d.weight_hh][...] *= amount

@@ -165,11 +165,7 @@ class LayerLinearization(Linearization):
 
     def jacobian(self, t: int, sequence: int = 0) -> Array:
         """One step's Jacobian (S, S), rows are outputs; see :meth:`elman.Linearization.jacobian`."""
-        if not 0 <= t < self.n_steps or not 0 <= sequence < self.n_sequences:
-            raise ArgumentError(
-                f"the step must lie in 0 .. {self.n_steps - 1} and the sequence in 0 .. {self.n_sequences - 1}, "
-                f"got step {t}, sequence {sequence}"
-            )
+        t, sequence = self._place(t, sequence)
         if len(self._directions) > 1:
             every = np.zeros((self.n_sequences, self.state_size, self.state_size), self.dtype)
             every[sequence] = np.eye(self.state_size)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
-from ..validation import probability
+from ..validation import flag, probability
 
 Array = NDArray[Any]
 
@@ -108,8 +108,8 @@ def choose(regularizer: Regularizer, training: bool | None, rng: Any) -> bool:
 
     Raises
     ------
-    ArgumentError
-        If it makes a difference and was not said, or ``rng`` was given to an evaluation.
+    ArgumentError, DTypeError
+        If it makes a difference and was not said, ``rng`` was given to an evaluation, or it is no truth value.
     """
     if training is None:
         if regularizer.active:
@@ -118,6 +118,7 @@ def choose(regularizer: Regularizer, training: bool | None, rng: Any) -> bool:
                 "False evaluates"
             )
         training = False
+    training = flag(training, "training")
     if rng is not None and not training:
         raise ArgumentError("rng draws nothing in an evaluation: leave it out, or say training=True")
-    return bool(training)
+    return training

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
 from ..kernels.squares import sum_of_squares
 from ..layers.fixed import Fixed
+from ..validation import flag, plain
 
 Array = NDArray[Any]
 
@@ -185,7 +186,7 @@ class Optimizer(Fixed, ABC):
                 f"the state of {type(self).__name__} must have the keys {sorted(wanted)}: "
                 f"missing {sorted(wanted - set(state))}, unknown {sorted(set(state) - wanted)}"
             )
-        slots = [np.array(state[name]) for name in self.slots]
+        slots = [plain(state[name], name).copy() for name in self.slots]
         for name, slot in zip(self.slots, slots, strict=True):
             if slot.ndim != 1 or slot.dtype not in (np.float32, np.float64) or not np.isfinite(slot).all():
                 raise StateDictError(
@@ -233,7 +234,7 @@ class SGD(Optimizer):
     def __init__(self, lr: float, momentum: float = 0.0, nesterov: bool = False) -> None:
         if not 0.0 <= momentum < 1.0:
             raise ArgumentError(f"momentum must satisfy 0 <= momentum < 1, got {momentum!r}")
-        if nesterov and momentum == 0.0:
+        if flag(nesterov, "nesterov") and momentum == 0.0:
             raise ArgumentError("nesterov=True looks ahead along the momentum: give momentum > 0, such as 0.9")
         super().__init__(lr)
         self.momentum, self.nesterov = float(momentum), bool(nesterov)
