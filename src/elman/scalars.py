@@ -38,6 +38,19 @@ def size(value: Any, name: str, least: int = 1) -> int:
     return value
 
 
+def real(value: Any, name: str) -> float:
+    """A real number, of Python or NumPy; perhaps NaN or infinite.
+
+    Raises
+    ------
+    DTypeError
+        For anything else: a truth value, a string that spells a number, an array.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise DTypeError(f"{name} must be a number, got {value!r} ({type(value).__name__})")
+    return float(value)
+
+
 def number(value: Any, name: str) -> float:
     """A finite real number.
 
@@ -46,9 +59,7 @@ def number(value: Any, name: str) -> float:
     DTypeError, ArgumentError
         If it is not a number, or not finite.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise DTypeError(f"{name} must be a number, got {value!r} ({type(value).__name__})")
-    if not np.isfinite(value):
+    if not np.isfinite(real(value, name)):
         raise ArgumentError(f"{name} must be a finite number, got {value!r}")
     return float(value)
 

@@ -20,6 +20,7 @@ from .scalars import index as index
 from .scalars import integer as integer
 from .scalars import number as number
 from .scalars import probability as probability
+from .scalars import real as real
 from .scalars import real_dtype as real_dtype
 from .scalars import size as size
 
@@ -72,6 +73,20 @@ def real_numbers(value: ArrayLike, name: str) -> Array:
         cure = "; give the real and imaginary parts on their own" if given.dtype.kind == "c" else ""
         raise DTypeError(f"{name} must be made of real numbers, got dtype {given.dtype}{cure}")
     return given
+
+
+def in_place(value: Array, name: str) -> Array:
+    """What is read or written where it lies, without any conversion: an array of float32 or float64.
+
+    Raises
+    ------
+    DTypeError
+        For anything else.
+    """
+    if not isinstance(value, np.ndarray) or plain(value, name).dtype not in (np.float32, np.float64):
+        what = getattr(value, "dtype", type(value).__name__)
+        raise DTypeError(f"{name} must be an array of float32 or float64, got {what}")
+    return value
 
 
 def floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:

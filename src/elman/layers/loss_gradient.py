@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
 from ..linearization.norms import safe_norm
+from ..validation import finite, real_numbers
 from .affine import Rows
 from .batch import Batch
 from .buffers import Fresh
@@ -67,7 +68,9 @@ def _of_loss(network: Network, output: Array, batch: Batch, y: ArrayLike | None,
     if y is None:
         return np.random.default_rng(rng).standard_normal((B, Q)).astype(network.dtype)
     loss = get_loss(loss)
-    target = last_targets(y, 1 + getattr(loss, "target_axes", 1), batch)
+    target = real_numbers(last_targets(y, 1 + getattr(loss, "target_axes", 1), batch), "y")
+    if target.dtype.kind == "f":
+        finite(target, "y")
     # a loss averages over the batch: B sequences see the gradient of their own loss
     return B * np.asarray(loss.value_and_gradient(output.copy(), target)[1], network.dtype)
 

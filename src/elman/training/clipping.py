@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, NonFiniteError
 from ..kernels.squares import sum_of_squares
+from ..validation import in_place, real
 
 Array = NDArray[Any]
 
@@ -35,7 +36,7 @@ def global_norm(gradient: Array) -> float:
         The norm, computed in float64 without overflow or underflow of the squares; 0 for an empty array. It is NaN or
         inf if an entry is, and inf if the norm itself exceeds the largest float64.
     """
-    total = sum_of_squares(gradient)
+    total = sum_of_squares(in_place(gradient, "gradient"))
     if _SMALLEST_SUM < total < math.inf:
         return math.sqrt(total)
     largest = float(np.max(np.abs(gradient), initial=0.0))
@@ -66,7 +67,7 @@ def clip_by_global_norm(gradient: Array, max_norm: float) -> float:
     NonFiniteError
         If the norm is not finite: scaling would turn one bad entry into NaN everywhere. The gradient stays as it was.
     """
-    if not max_norm >= 0.0:
+    if not real(max_norm, "max_norm") >= 0.0:
         raise ArgumentError(f"max_norm must be a number >= 0 (inf clips nothing), got {max_norm!r}")
     norm = global_norm(gradient)
     if not math.isfinite(norm):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
 from ..kernels.squares import sum_of_squares
 from ..layers.fixed import Fixed
-from ..validation import flag, plain
+from ..validation import flag, in_place, plain, real
 
 Array = NDArray[Any]
 
@@ -69,7 +69,7 @@ class Optimizer(Fixed, ABC):
 
     @lr.setter
     def lr(self, value: float) -> None:
-        if not (value > 0.0 and math.isfinite(value)):
+        if not (real(value, "lr") > 0.0 and math.isfinite(value)):
             raise ArgumentError(f"lr must be a positive finite number, got {value!r}")
         self._lr = float(value)
 
@@ -101,8 +101,12 @@ class Optimizer(Fixed, ABC):
         ShapeError, DTypeError
             If the two do not match, or do not match the state of earlier steps.
         NonFiniteError
-            If the gradient is not finite or the update overflows. Parameters and state are as before.
+            If theta or the gradient is not finite or the update overflows. Parameters and state are as before.
         """
+        in_place(theta, "theta")
+        in_place(gradient, "gradient")
+        if not (math.isfinite(sum_of_squares(theta)) or np.isfinite(theta).all()):
+            raise NonFiniteError("theta holds numbers that are not finite: load weights that are", what="parameter")
         if gradient.shape != theta.shape or gradient.dtype != theta.dtype:
             raise ShapeError(
                 f"gradient must match theta, {theta.shape} {theta.dtype}; got {gradient.shape} {gradient.dtype}"
@@ -232,7 +236,7 @@ class SGD(Optimizer):
     slots = ("momentum_buffer",)
 
     def __init__(self, lr: float, momentum: float = 0.0, nesterov: bool = False) -> None:
-        if not 0.0 <= momentum < 1.0:
+        if not 0.0 <= real(momentum, "momentum") < 1.0:
             raise ArgumentError(f"momentum must satisfy 0 <= momentum < 1, got {momentum!r}")
         if flag(nesterov, "nesterov") and momentum == 0.0:
             raise ArgumentError("nesterov=True looks ahead along the momentum: give momentum > 0, such as 0.9")
@@ -274,9 +278,9 @@ class Adam(Optimizer):
     slots = ("exp_avg", "exp_avg_sq")
 
     def __init__(self, lr: float = 1e-3, betas: Sequence[float] = (0.9, 0.999), eps: float = 1e-8) -> None:
-        if len(betas) != 2 or not all(0.0 <= beta < 1.0 for beta in betas):
+        if len(betas) != 2 or not all(0.0 <= real(beta, "betas") < 1.0 for beta in betas):
             raise ArgumentError(f"betas must be two numbers with 0 <= beta < 1, got {betas!r}")
-        if not (eps > 0.0 and math.isfinite(eps)):
+        if not (real(eps, "eps") > 0.0 and math.isfinite(eps)):
             raise ArgumentError(f"eps must be a positive finite number, got {eps!r}")
         super().__init__(lr)
         self.betas, self.eps = (float(betas[0]), float(betas[1])), float(eps)
