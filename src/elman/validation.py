@@ -41,7 +41,8 @@ def plain(value: ArrayLike, name: str) -> Array:
         return value
     if _masked(value):
         raise DTypeError(
-            f"{name} must not be a masked array: fill the missing values first, such as {name}.filled(0.0)"
+            f"{name} must not be a masked array, whose mask would be lost; {name} must be a plain array: fill the "
+            f"missing values first, such as {name}.filled(0.0)"
         )
     try:
         return np.asarray(value)

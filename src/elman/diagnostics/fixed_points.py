@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import DTypeError, ShapeError
 from ..linearization import Array
-from ..validation import real_numbers
+from ..validation import plain
 from .dynamics import ConstantInput
 from .minimize import local_minima
 from .validation import positive_number, require_finite, whole_number
@@ -215,7 +215,7 @@ def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | No
     if isinstance(starts, int | np.integer):
         count = whole_number(starts, "starts", 1)
         return np.random.default_rng(rng).uniform(-1.0, 1.0, (count, S))
-    given = real_numbers(starts, "starts")
+    given = plain(starts, "starts")
     if given.dtype.kind not in "fiu":
         raise DTypeError(f"starts must be real numbers, got dtype {given.dtype}")
     if given.ndim not in (1, 2) or given.shape[-1] != S or not given.size:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
-from ..validation import real_numbers
+from ..validation import plain, real_numbers
 from .inputs import autocorrelated, checked_correlation, resampled, white
 from .sequences import (
     MOST_RESERVED,
@@ -219,7 +219,7 @@ def _states(h0: Any) -> Any:
     if h0 is None:
         return None
     several = isinstance(h0, tuple | list)
-    parts = tuple(real_numbers(h, "h0") for h in (h0 if several else (h0,)))
+    parts = tuple(plain(h, "h0") for h in (h0 if several else (h0,)))
     shapes = [part.shape for part in parts]
     if {len(shape) for shape in shapes} != {3} or len({shape[1] for shape in shapes}) != 1 or not shapes[0][1]:
         found = ", ".join(map(str, shapes)) or "none"
@@ -227,6 +227,8 @@ def _states(h0: Any) -> Any:
             "h0 must be an array of shape (layers, n, H), or a tuple of such with the same n >= 1, like the "
             f"states that the model returns; got shape {found}"
         )
+    for part in parts:
+        real_numbers(part, "h0")
     return parts if several else parts[0]
 
 

@@ -105,7 +105,7 @@ class Dynamics(Parameterised):
         """
         layer = index(layer, "layer", self.num_layers)
         if flag(reverse, "reverse") and not self.bidirectional:
-            raise ArgumentError("reverse must be False for a layer that is not bidirectional, got True")
+            raise ArgumentError("reverse needs a bidirectional layer: it must be False for this one, got True")
         d = self.stack.layers[layer][bool(reverse)]
         return np.concatenate([self.params[d.weight_ih].T, self.params[d.weight_hh].T])
 
