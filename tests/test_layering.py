@@ -18,23 +18,24 @@ import elman
 
 SOURCE = Path(elman.__file__).parent
 
-BASE = {"errors", "given", "lists", "validation", "linearization"}
+BASE = {"errors", "given", "lists", "scalars", "validation", "linearization"}
 MODEL = BASE | {"kernels", "cells", "layers", "training"}
 LIBRARY = MODEL | {"diagnostics"}
 
 FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "_version": (set(), set()),
     "files": (set(), set()),
-    "errors": (BASE - {"given", "lists"}, {"numpy"}),
+    "errors": (BASE - {"given", "lists", "scalars"}, {"numpy"}),
     "given": ({"errors"}, {"numpy"}),
     "lists": ({"errors"}, {"numpy"}),
+    "scalars": ({"errors"}, {"numpy"}),
     "validation": (BASE, {"numpy"}),
     "linearization": (BASE, {"numpy", "scipy.sparse.linalg.LinearOperator"}),
     "kernels": (set(), {"numpy", "numba", "llvmlite"}),
     "cells": ({"kernels"}, set()),
     "layers": (BASE | {"cells", "kernels"}, {"numpy"}),
-    "training": ({"layers", "kernels", "given", "lists", "validation", "errors"}, {"numpy", "tqdm"}),
-    "diagnostics": ({"linearization", "given", "lists", "errors"}, {"numpy", "scipy"}),
+    "training": ({"layers", "kernels", "given", "lists", "scalars", "validation", "errors"}, {"numpy", "tqdm"}),
+    "diagnostics": ({"linearization", "validation", "given", "lists", "scalars", "errors"}, {"numpy", "scipy"}),
     "datasets": (LIBRARY, {"numpy"}),
     "interop": (LIBRARY | {"files"}, {"numpy", "torch", "onnx", "keras", "safetensors"}),
     "plotting": (LIBRARY, {"numpy", "scipy", "matplotlib"}),

@@ -9,8 +9,8 @@ import pytest
 import scipy.linalg
 
 import elman
-from elman.diagnostics.fisher import fisher_memory
 from elman.diagnostics.controllable import stored_rank as krylov_rank
+from elman.diagnostics.fisher import fisher_memory
 from elman.diagnostics.measured_memory import measured_memory
 from elman.diagnostics.memory import MemoryCapacity, memory_capacity
 from elman.errors import ArgumentError, DTypeError, ShapeError

@@ -289,7 +289,7 @@ def _log_norms(norms: Array | None) -> list[float]:
     """Mean log norm by lag of gradients (directions, T, B), all layers together; NaN where all are zero."""
     if norms is None:
         return []
-    total = np.sqrt(np.square(norms).sum(axis=0))[::-1]
+    total = np.hypot.reduce(norms, axis=0)[::-1]
     living = total > 0
     logs = np.log(np.where(living, total, 1.0)).sum(axis=1)
     count = living.sum(axis=1)

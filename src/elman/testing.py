@@ -20,6 +20,7 @@ from .kernels.parallel import get_num_threads, set_num_threads
 from .layers.buffers import Fresh
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
+from .validation import real_numbers
 
 Array = NDArray[Any]
 Step = Callable[[Mapping[str, Array], Array, Array], Array]
@@ -93,7 +94,7 @@ def check_gradients(
         Naming the argument and the difference.
     """
     rng = generator(rng)
-    x = np.array(x, dtype=np.float64)
+    x = real_numbers(x, "x").astype(np.float64)
     if options.get("training"):
         options["rng"] = int(rng.integers(2**32))
     trace = model.trace(x, h0, **options)
@@ -114,7 +115,7 @@ def check_gradients(
         grads = model.backward(trace, d_output)
     arguments = {"theta": (model.theta, grads.theta), "x": (x, grads.x)}
     if h0 is not None:
-        copies = [np.array(part, dtype=np.float64) for part in _parts(h0)]
+        copies = [real_numbers(part, "h0").astype(np.float64) for part in _parts(h0)]
         h0 = tuple(copies) if isinstance(h0, tuple | list) else copies[0]
         arguments |= {f"h0[{i}]": pair for i, pair in enumerate(zip(copies, _parts(grads.h0), strict=True))}
     for name, (value, gradient) in arguments.items():

@@ -6,106 +6,27 @@ Each message names the argument, says what it must be and what it was, and gives
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .errors import ArgumentError, DTypeError, ShapeError
 from .given import NUMBERS
 from .given import array as as_array
 from .lists import is_list as is_list
+from .scalars import choice as choice
+from .scalars import flag as flag
+from .scalars import index as index
+from .scalars import integer as integer
+from .scalars import number as number
+from .scalars import probability as probability
+from .scalars import real as real
+from .scalars import real_dtype as real_dtype
+from .scalars import size as size
 
 Array = NDArray[Any]
-
-
-def size(value: Any, name: str, least: int = 1) -> int:
-    """An integer argument such as a layer's size.
-
-    Raises
-    ------
-    DTypeError, ArgumentError
-        If it is not an integer, or less than ``least``.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise DTypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__})")
-    if value < least:
-        raise ArgumentError(f"{name} must be at least {least}, got {value}")
-    return int(value)
-
-
-def number(value: Any, name: str) -> float:
-    """A finite real number.
-
-    Raises
-    ------
-    DTypeError, ArgumentError
-        If it is not a number, or not finite.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise DTypeError(f"{name} must be a number, got {value!r} ({type(value).__name__})")
-    if not np.isfinite(value):
-        raise ArgumentError(f"{name} must be a finite number, got {value!r}")
-    return float(value)
-
-
-def flag(value: Any, name: str) -> bool:
-    """A truth value.
-
-    Raises
-    ------
-    DTypeError
-        For anything but True and False: None, 0.5 and "no" would all count as one of them.
-    """
-    if not isinstance(value, bool | np.bool_):
-        raise DTypeError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
-
-
-def probability(value: Any, name: str) -> float:
-    """A number from 0 to below 1, such as a rate of dropout.
-
-    Raises
-    ------
-    DTypeError, ArgumentError
-        If it is not a number, or outside.
-    """
-    value = number(value, name)
-    if not 0 <= value < 1:
-        raise ArgumentError(f"{name} must lie in 0 <= {name} < 1, got {value}")
-    return value
-
-
-def choice(value: Any, name: str, allowed: Iterable[str]) -> str:
-    """One of a set of names.
-
-    Raises
-    ------
-    ArgumentError
-        If it is none of them.
-    """
-    allowed = tuple(allowed)
-    if not isinstance(value, str) or value not in allowed:
-        raise ArgumentError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-    return str(value)
-
-
-def real_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """float32 or float64, in the machine's byte order.
-
-    Raises
-    ------
-    DTypeError
-        For any other type.
-    """
-    try:
-        kind = np.dtype(dtype).newbyteorder("=")
-    except TypeError:
-        kind = None
-    if kind not in (np.float32, np.float64):
-        raise DTypeError(f'dtype must be "float32" or "float64", got {dtype!r}')
-    return kind
 
 
 def plain(value: ArrayLike, name: str) -> Array:
@@ -121,11 +42,50 @@ def plain(value: ArrayLike, name: str) -> Array:
     """
     if type(value) is np.ndarray and value.dtype.kind in NUMBERS:
         return value
-    if isinstance(value, np.ma.MaskedArray):
+    if _masked(value):
         raise DTypeError(
-            f"{name} must not be a masked array: fill the missing values first, such as {name}.filled(0.0)"
+            f"{name} must not be a masked array, whose mask would be lost; {name} must be a plain array: fill the "
+            f"missing values first, such as {name}.filled(0.0)"
         )
     return as_array(value, name)
+
+
+def _masked(value: Any) -> bool:
+    """Whether this is a masked array, or a list that holds one: NumPy drops the mask of either."""
+    if isinstance(value, list | tuple):
+        return any(_masked(item) for item in value if isinstance(item, list | tuple | np.ma.MaskedArray))
+    return isinstance(value, np.ma.MaskedArray)
+
+
+def real_numbers(value: ArrayLike, name: str) -> Array:
+    """An array of real numbers of any type: floating-point numbers, integers, truth values. NaN may be among them.
+
+    Raises
+    ------
+    DTypeError
+        For complex numbers, whose imaginary part would be lost, strings, though they may spell numbers, and objects.
+    ShapeError
+        As :func:`plain`.
+    """
+    given = plain(value, name)
+    if given.dtype.kind not in "fiub":
+        cure = "; give the real and imaginary parts on their own" if given.dtype.kind == "c" else ""
+        raise DTypeError(f"{name} must be made of real numbers, got dtype {given.dtype}{cure}")
+    return given
+
+
+def in_place(value: Array, name: str) -> Array:
+    """What is read or written where it lies, without any conversion: an array of float32 or float64.
+
+    Raises
+    ------
+    DTypeError
+        For anything else.
+    """
+    if not isinstance(value, np.ndarray) or plain(value, name).dtype not in (np.float32, np.float64):
+        what = getattr(value, "dtype", type(value).__name__)
+        raise DTypeError(f"{name} must be an array of float32 or float64, got {what}")
+    return value
 
 
 def floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:

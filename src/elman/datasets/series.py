@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
-from ..validation import size
+from ..validation import real_numbers, size
 
 Array = NDArray[Any]
 
@@ -54,16 +54,15 @@ def windows(series: ArrayLike, length: int, stride: int | None = None) -> Array:
     Raises
     ------
     ArgumentError, DTypeError
-        If the series is shorter than one window, has the wrong number of axes, or a size is not a positive integer.
+        If the series is shorter than one window, has the wrong number of axes, is masked or not of real numbers, or a
+        size is not a positive integer.
     """
     length = size(length, "length")
     stride = length if stride is None else size(stride, "stride")
-    data = np.asarray(series)
+    data = real_numbers(series, "series")
     if data.ndim == 1:
         data = data[:, None]
     if data.ndim != 2 or len(data) < length:
-        raise ArgumentError(
-            f"series must have shape (n,) or (n, D) with n >= length = {length}, got {np.shape(series)}"
-        )
+        raise ArgumentError(f"series must have shape (n,) or (n, D) with n >= length = {length}, got {np.shape(data)}")
     view = np.lib.stride_tricks.sliding_window_view(data, length, axis=0)[::stride]
     return np.ascontiguousarray(view.transpose(2, 0, 1))

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from ..errors import ArgumentError, NonFiniteError
 from ..given import generator
 from ..linearization import Array
+from ..validation import plain
 from .curve import GrowthCurve
 from .describe import describe
 from .explain import Explanation
@@ -221,7 +222,7 @@ class BidirectionalDiagnosis(Diagnosis):
             forward = list(self.directions.values())[-2]
             others = forward._others(x, y, h0, None)
             measured = _flow(others, np.random.default_rng(self._seed + 1))  # type: ignore[arg-type]
-            chosen = np.arange(1, self.whole.n_steps + 1) if lags is None else np.unique(np.asarray(lags))
+            chosen = np.arange(1, self.whole.n_steps + 1) if lags is None else np.unique(plain(lags, "lags"))
             whole = compare(self.whole, measured[..., None], self.whole.start, self.dtype, chosen)
         return BidirectionalVerification(
             headline.random, headline.loss, headline.n_steps, directions=found, strongest=self.strongest, whole=whole

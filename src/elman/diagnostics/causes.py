@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..linearization import Array, ElementwiseFactors
+from ..linearization.norms import safe_norm
 from .intervals import interval_text, mean_interval
 from .matrices import rounding_of
 
@@ -139,7 +140,7 @@ def elementwise_terms(factors: ElementwiseFactors, start: Array, first_lag: int)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.log(np.linalg.norm(weight) / math.sqrt(S))
         u = np.asarray(start, dtype=np.float64)
-        u = u / np.linalg.norm(u, axis=-1, keepdims=True)
+        u = u / safe_norm(u)[..., None]
         totals = np.zeros((4, n))
         growth = np.zeros(n)
         for lag in range(1, T + 1):

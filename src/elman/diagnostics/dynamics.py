@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from ..errors import DTypeError, ShapeError
 from ..linearization import Array
-from .validation import plain_array, require_finite
+from ..validation import real_numbers
+from .validation import require_finite
 
 
 class ConstantInput:
@@ -50,7 +51,7 @@ class ConstantInput:
                 'Make the same layer with dtype="float64" and load_state_dict(layer.state_dict())'
             )
         self.layer, D = layer, layer.input_size
-        given = np.zeros(D) if x is None else plain_array(x, "x_const")
+        given = np.zeros(D) if x is None else real_numbers(x, "x_const")
         if given.shape != (D,):
             raise ShapeError(f"x_const must have shape (D,) = ({D},), the input of one step, got {given.shape}")
         self.x = given.astype(np.float64)

@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike
 from ..errors import DTypeError, ShapeError
 from ..given import generator
 from ..linearization import Array
+from ..validation import plain
 from .dynamics import ConstantInput
 from .marginal import NEAR, marginal_modes
 from .matrices import rounding_of
 from .minimize import local_minima
-from .validation import plain_array, positive_number, require_finite, whole_number
+from .validation import positive_number, require_finite, whole_number
 
 # A slow point this many times further out than the starts is where gates saturate, and q falls on to infinity.
 _REACH = 2.0
@@ -284,7 +285,7 @@ def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | No
     if isinstance(starts, int | np.integer):
         count = whole_number(starts, "starts", 1)
         return generator(rng).uniform(-1.0, 1.0, (count, S))
-    given = plain_array(starts, "starts")
+    given = plain(starts, "starts")
     if given.dtype.kind not in "fiu":
         raise DTypeError(f"starts must be real numbers, got dtype {given.dtype}")
     if given.ndim not in (1, 2) or given.shape[-1] != S or not given.size:

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from ..errors import ShapeError
 from ..given import generator
 from ..linearization import Array, Linearization
+from ..validation import flag
 from .causes import norm_bound
 from .growth import backward_growth, first_fitted_lag, forward_growth, unit_vectors
 from .singular_flow import singular_growth
-from .validation import trajectories, whole_number
+from .validation import real_array, trajectories, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +168,8 @@ def gradient_flow(
     Raises
     ------
     DTypeError
-        If ``lin`` is not a Linearization.
+        If ``lin`` is not a Linearization, ``start`` masked or not real, or ``bounds`` or ``singular_values`` no truth
+        value.
     ShapeError, ArgumentError
         If ``start`` has another shape or is not finite, ``vectors`` is not a positive integer, or there is no sequence
         or state.
@@ -177,11 +179,12 @@ def gradient_flow(
     lin = trajectories(lin, "gradient_flow")
     n, S = lin.n_sequences, lin.state_size
     vectors = whole_number(vectors, "vectors", 1)
+    bounds, singular_values = flag(bounds, "bounds"), flag(singular_values, "singular_values")
     rng = generator(rng)
     if start is None:
         ends = unit_vectors(rng, n, vectors, S)
     else:
-        given = np.asarray(start, dtype=np.float64)
+        given = real_array(start, "start")
         if given.shape != (n, S):
             raise ShapeError(f"start must have shape (n, S) = {(n, S)}, got {given.shape}")
         ends = given[:, None]

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
+from ..linearization.norms import safe_norm
+from ..validation import real_numbers
 
 # Squares of norms fit into float64 for factors of .007 .. 250 a step over 64 steps, in float32 for .2 .. 6 over 24;
 # whatever leaves that range is found out and repeated in shorter windows, so these set the speed only.
@@ -105,7 +107,7 @@ def forward_growth(lin: Linearization, start: ArrayLike) -> Array:
 
 def _growth(product: Product, lin: Linearization, start: ArrayLike) -> Array:
     """Cumulative log norms (T+1, n, K); ``product(v, a, b, norms)`` applies steps a .. b-1 in order of application."""
-    v = np.asarray(start, dtype=np.float64)
+    v = real_numbers(start, "start").astype(np.float64, copy=False)
     if v.ndim != 3 or v.shape[0] != lin.n_sequences or v.shape[2] != lin.state_size:
         raise ShapeError(
             f"start must have shape (n, K, S) with n = {lin.n_sequences} sequences, S = {lin.state_size}; got {v.shape}"
@@ -134,15 +136,6 @@ def _growth(product: Product, lin: Linearization, start: ArrayLike) -> Array:
         v = _unit(pushed, norms[-1], lin.dtype)
         done, window = stop, min(2 * window, longest)
     return growth
-
-
-def safe_norm(v: Array) -> Array:
-    """Euclidean norms along the last axis in float64, right also where the squares would over- or underflow."""
-    largest = np.abs(v).max(axis=-1, initial=0.0).astype(np.float64)
-    safe = np.where(largest > 0, largest, 1.0)
-    with np.errstate(invalid="ignore"):
-        out: Array = largest * np.linalg.norm(v / safe[..., None], axis=-1)
-    return out
 
 
 def _unit(v: Array, norm: Array, dtype: np.dtype[Any]) -> Array:

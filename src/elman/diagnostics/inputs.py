@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
-from .validation import plain_array, require_finite
+from .validation import real_array
 
 MOST_LAGS = 1000
 
@@ -80,13 +80,12 @@ def checked_correlation(value: ArrayLike, D: int) -> Array:
     ArgumentError, ShapeError, DTypeError
         For numbers that are not correlations, another shape, or no numbers.
     """
-    array = plain_array(value, "input_autocorrelation").astype(np.float64)
+    array = real_array(value, "input_autocorrelation")
     if array.ndim not in (1, 2) or not 1 <= len(array) <= MOST_LAGS or (array.ndim == 2 and array.shape[1] != D):
         raise ShapeError(
             f"input_autocorrelation must have shape (p,), lags 1 .. p with p from 1 to {MOST_LAGS}, or (p, {D}), one "
             f"column a channel; got shape {array.shape}"
         )
-    require_finite(array, "input_autocorrelation")
     if (np.abs(array) > 1).any():
         raise ArgumentError(
             f"input_autocorrelation must lie in -1 .. 1, got {array.flat[np.abs(array).argmax()]:.4g}; divide the "

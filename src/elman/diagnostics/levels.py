@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
+from ..validation import plain, real_numbers
 from .inputs import autocorrelated, checked_correlation, resampled, white
 from .sequences import (
     MOST_RESERVED,
@@ -24,7 +25,7 @@ from .sequences import (
     recurrent_part,
 )
 from .track_record import track_record
-from .validation import plain_array, require_finite, whole_number
+from .validation import real_array, whole_number
 
 
 @dataclass(frozen=True)
@@ -199,10 +200,9 @@ def _halves(given: ModelSequences, T: int, rng: np.random.Generator) -> tuple[Mo
 
 def _channels(value: ArrayLike, name: str, D: int) -> Array:
     """One number a channel, shape (D,), from that or one number for all."""
-    array = plain_array(value, name).astype(np.float64)
+    array = real_array(value, name)
     if array.shape not in ((), (D,)):
         raise ShapeError(f"{name} must be one number, or one for each of the {D} channels; got shape {array.shape}")
-    require_finite(array, name)
     return np.broadcast_to(array, (D,))
 
 
@@ -219,7 +219,7 @@ def _states(h0: Any) -> Any:
     if h0 is None:
         return None
     several = isinstance(h0, tuple | list)
-    parts = tuple(plain_array(h, "h0") for h in (h0 if several else (h0,)))
+    parts = tuple(plain(h, "h0") for h in (h0 if several else (h0,)))
     shapes = [part.shape for part in parts]
     if {len(shape) for shape in shapes} != {3} or len({shape[1] for shape in shapes}) != 1 or not shapes[0][1]:
         found = ", ".join(map(str, shapes)) or "none"
@@ -227,6 +227,8 @@ def _states(h0: Any) -> Any:
             "h0 must be an array of shape (layers, n, H), or a tuple of such with the same n >= 1, like the "
             f"states that the model returns; got shape {found}"
         )
+    for part in parts:
+        real_numbers(part, "h0")
     return parts if several else parts[0]
 
 

@@ -10,25 +10,9 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..linearization import Array
-from .validation import plain_array, require_finite
-
-
-def real_array(value: ArrayLike, name: str) -> Array:
-    """A finite float64 copy of real numbers.
-
-    Raises
-    ------
-    DTypeError
-        If they are not real, or masked.
-    ArgumentError
-        If one is NaN or infinite.
-    """
-    given = plain_array(value, name)
-    if given.dtype.kind not in "fiub":
-        raise DTypeError(f"{name} must be made of real numbers, got dtype {given.dtype}")
-    array = given.astype(np.float64)
-    require_finite(array, name)
-    return array
+from ..validation import plain
+from .validation import real_array as real_array
+from .validation import require_finite
 
 
 def square_matrix(value: ArrayLike, name: str) -> Array:
@@ -39,7 +23,7 @@ def square_matrix(value: ArrayLike, name: str) -> Array:
     ShapeError, DTypeError, ArgumentError
         If it is not square, not real, or not finite.
     """
-    given = plain_array(value, name)
+    given = plain(value, name)
     if given.dtype.kind not in "fiubc":
         raise DTypeError(
             f"{name} must be a square matrix (H, H) of real numbers, got {type(value).__name__} with dtype "

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..linearization import Array, Linearization
+from ..linearization.norms import safe_norm
 from .intervals import interval_text, mean_interval
 
 
@@ -102,7 +103,7 @@ def path_shares(lins: list[Linearization], start: Array) -> Array:
     T, dtype = whole.n_steps, whole.dtype
     u = np.empty((T + 1, *start.shape), dtype)
     with np.errstate(divide="ignore", invalid="ignore"):
-        u[T] = start / np.linalg.norm(start, axis=-1, keepdims=True)
+        u[T] = start / safe_norm(start)[..., None]
         for t in range(T - 1, -1, -1):
             u[t] = _unit(whole.vjp(u[t + 1], t, t + 1))
         total = np.zeros((len(lins), *start.shape[:2]))

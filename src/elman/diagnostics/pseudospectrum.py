@@ -17,6 +17,7 @@ import scipy.linalg
 
 from ..errors import ArgumentError
 from ..linearization import Array
+from ..validation import real_numbers
 from .resolvent import inverse_norm
 
 # Directions of the first radial searches: those of so many leading pairs of eigenvalues.
@@ -198,7 +199,7 @@ def grid_axes(window: Sequence[float], points: int) -> tuple[Array, Array]:
     ArgumentError
         If the window is not (left, right, bottom, top) with left < right and bottom < top.
     """
-    edges = np.asarray(window, dtype=np.float64)
+    edges = real_numbers(window, "window").astype(np.float64)
     if edges.shape != (4,) or not np.isfinite(edges).all() or edges[0] >= edges[1] or edges[2] >= edges[3]:
         raise ArgumentError(
             f"window must be (left, right, bottom, top) with left < right and bottom < top, got {window}"

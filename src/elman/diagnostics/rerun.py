@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..linearization import Array, ElementwiseFactors
+from ..linearization.norms import row_norms
 from .curve import GrowthCurve
 from .growth import backward_growth, unit_vectors
 from .sequences import ModelSequences
@@ -102,8 +104,9 @@ class Rerun:
             if pair is None:
                 return None
             logs.append(backward_growth(lin, pair[1][:, None]))
-            norms.append(np.linalg.norm(pair[1].astype(np.float64), axis=-1))
-        size = float(np.sqrt(np.square(np.concatenate(norms)).mean()))
+            norms.append(row_norms(pair[1]))
+        of_all = np.concatenate(norms)
+        size = float(row_norms(of_all)) / math.sqrt(len(of_all))
         return GrowthCurve(np.concatenate(logs, axis=1), "loss", self.threshold), size
 
     def measured(self, predicted: GrowthCurve, change: Change = unchanged) -> GrowthCurve | None:

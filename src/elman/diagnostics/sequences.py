@@ -18,9 +18,11 @@ from numpy.typing import ArrayLike
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..given import kind, model_cure
 from ..linearization import Array, Linearization
+from ..linearization.norms import row_norms
+from ..validation import real_numbers
 from .chosen import Chosen
 from .labels import label_axis, target_axes
-from .validation import plain_array, require_finite, side_by_side, trajectories
+from .validation import real_array, require_finite, side_by_side, trajectories
 
 MOST_RESERVED = 32
 
@@ -227,7 +229,7 @@ class GivenJacobians:
         """Log norms (T + 1, n) of the plain product of Jacobians, as backpropagation forms it, unscaled."""
         norms = np.empty((self.lin.n_steps + 1, self.n, 1))
         with np.errstate(all="ignore"):
-            norms[0, :, 0] = np.linalg.norm(start, axis=-1)
+            norms[0, :, 0] = row_norms(start)
             self.lin.vjp(start[:, None], norms=norms[1:])
             out: Array = np.log(norms[..., 0])
         return out
@@ -257,7 +259,7 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     if x is None:
         raise ArgumentError("x must be one array of sequences, or a list of sequences of one length, got None")
     axis = model.batch_axis
-    array = side_by_side(x, "x", axis)
+    array = real_numbers(side_by_side(x, "x", axis), "x")
     if array.ndim not in (2, 3):
         raise ShapeError(f"x must have three axes, sequences along axis {axis}; got shape {array.shape}")
     n = 1 if array.ndim == 2 else array.shape[axis]
@@ -272,6 +274,7 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     require_finite(array, "x")
     labels = None if y is None else side_by_side(y, "y", axis, 1 + target_axes(loss))
     if labels is not None:
+        labels = real_numbers(labels, "y")
         label_axis(labels, array, axis, loss)
         require_finite(labels, "y")
     return ModelSequences(model, array, labels, _states(h0, n), loss)
@@ -296,7 +299,7 @@ def _states(h0: Any, n: int) -> Any:
     """Check the initial states of ``n`` sequences, one array or a tuple of them."""
     if h0 is None:
         return None
-    parts = tuple(plain_array(h, "h0") for h in (h0 if isinstance(h0, (tuple, list)) else (h0,)))
+    parts = tuple(real_numbers(h, "h0") for h in (h0 if isinstance(h0, (tuple, list)) else (h0,)))
     for h in parts:
         if h.ndim != 3 or h.shape[1] != n:
             swapped = h.ndim == 3 and h.shape[0] == n
@@ -320,14 +323,12 @@ def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) 
             f"{lin.n_steps}: intervals come from the differences between sequences. Cut one long series into windows "
             "(elman.datasets.windows)"
         )
-    vectors = None if start is None else plain_array(start, "start").astype(np.float64)
+    vectors = None if start is None else real_array(start, "start")
     if vectors is not None and vectors.shape != (lin.n_sequences, lin.state_size):
         raise ShapeError(
             f"start must have shape (n, S) = {(lin.n_sequences, lin.state_size)}, one gradient with respect to the "
             f"last state for each sequence; got {vectors.shape}"
         )
-    if vectors is not None:
-        require_finite(vectors, "start")
     return GivenJacobians(lin, vectors)
 
 

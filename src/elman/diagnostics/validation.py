@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..given import array, kind
+from ..given import kind
 from ..linearization import Array, Linearization
 from ..lists import beside, holds
+from ..validation import plain, real_numbers
 
 
 def whole_number(value: Any, name: str, least: int, most: int | None = None) -> int:
@@ -79,20 +80,19 @@ def trajectories(lin: Any, caller: str, sequences: int = 1) -> Linearization:
     return lin
 
 
-def plain_array(value: Any, name: str) -> Array:
-    """An array without a mask.
+def real_array(value: Any, name: str) -> Array:
+    """A finite float64 copy of real numbers.
 
     Raises
     ------
     DTypeError
-        For a masked array, whose hidden numbers would silently count, and what holds no numbers.
+        If they are not real, or masked.
+    ArgumentError
+        If one is NaN or infinite.
     """
-    if isinstance(value, np.ma.MaskedArray):
-        raise DTypeError(
-            f"{name} must be a plain array, got a masked one, whose mask would be lost: put numbers in the gaps with "
-            f"{name}.filled(...), or leave out what has gaps"
-        )
-    return array(value, name)
+    array = real_numbers(value, name).astype(np.float64)
+    require_finite(array, name)
+    return array
 
 
 def side_by_side(value: Any, name: str, axis: int, item_axes: int = 2) -> Array:
@@ -108,11 +108,11 @@ def side_by_side(value: Any, name: str, axis: int, item_axes: int = 2) -> Array:
     ShapeError
         If sequences in a list have several shapes.
     DTypeError
-        As :func:`plain_array`.
+        For a masked array, whose hidden numbers would silently count.
     """
     if holds(value, item_axes):
-        return beside([plain_array(item, f"{name}[{i}]") for i, item in enumerate(value)], axis, name)
-    return plain_array(value, name)
+        return beside([plain(item, f"{name}[{i}]") for i, item in enumerate(value)], axis, name)
+    return plain(value, name)
 
 
 def require_finite(array: Array, name: str) -> None:

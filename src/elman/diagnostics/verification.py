@@ -13,6 +13,8 @@ from numpy.typing import DTypeLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array
+from ..linearization.norms import safe_norm
+from ..validation import plain
 from .curve import GrowthCurve
 from .growth import unit_vectors
 from .intervals import DECISION_LEVEL, LEVEL, interval_text, welch_half_width
@@ -277,7 +279,7 @@ def measure(
         If a gradient within the range of the dtype is not finite.
     """
     T = random.n_steps
-    chosen = np.arange(1, T + 1) if lags is None else np.unique(np.asarray(lags))
+    chosen = np.arange(1, T + 1) if lags is None else np.unique(plain(lags, "lags"))
     if chosen.dtype.kind not in "iu" or chosen.size == 0 or chosen[0] < 1 or chosen[-1] > T:
         raise ArgumentError(f"lags must be whole numbers of steps from 1 to T = {T}, got {lags}")
     vectors = random.logs.shape[2]
@@ -293,7 +295,7 @@ def measure(
 
 def _measured(sequences: Sequences, start: Array, T: int) -> Array:
     """Measured log norms (T + 1, n) relative to ``start`` (n, S)."""
-    norm = np.linalg.norm(start, axis=-1, keepdims=True)
+    norm = safe_norm(start)[..., None]
     logs = sequences.measure(start / np.where(norm > 0, norm, 1.0))  # growth does not depend on the size of the start
     if logs.shape != (T + 1, sequences.n):
         raise ShapeError(

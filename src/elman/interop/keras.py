@@ -21,6 +21,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError, StateDictError
 from ..layers import GRU, LSTM, RNN, Network, Readout
 from ..layers.parameters import rounded
 from ..layers.recurrent import Recurrent
+from ..validation import flag
 from .keras_arrays import directions, is_cudnn, to_ours, to_theirs
 
 Array = NDArray[Any]
@@ -96,6 +97,9 @@ def from_keras(
     only and stay behind: what comes out computes what Keras does at inference. A masked step holds the state in
     Keras; for sequences padded at the end that is what ``lengths`` does. ``stateful`` is what handing ``hn`` on does.
     """
+    batch_first = flag(batch_first, "batch_first")
+    if reset_after is not None:
+        flag(reset_after, "reset_after")
     if type(source).__name__ in MODELS and _is_keras(source):
         options = {"nonlinearity": nonlinearity, "reset_after": reset_after, "activation": activation,
                    "recurrent_activation": recurrent_activation, "batch_first": batch_first}  # fmt: skip

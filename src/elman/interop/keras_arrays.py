@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import DTypeError, ShapeError, StateDictError
 from ..layers import GRU
+from ..validation import plain
 
 Array = NDArray[Any]
 
@@ -31,7 +32,7 @@ def directions(given: Any) -> list[list[Array]]:
             "a recurrent layer of Keras has kernel, recurrent kernel and perhaps bias, twice if it is bidirectional; "
             f"got {len(given)} arrays{'' if given else ': build it first by calling it'}"
         )
-    arrays = [np.asarray(value) for value in given]
+    arrays = [plain(value, "weights") for value in given]
     # a type of the package ml_dtypes, whose kind NumPy does not know
     arrays = [a.astype(np.float32) if a.dtype.name == "bfloat16" else a for a in arrays]
     n = len(arrays) if len(arrays) < 4 else len(arrays) // 2

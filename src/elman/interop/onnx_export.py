@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, MissingExtraError
 from ..files import check_folder, replacing
 from ..layers import GRU, LSTM, RNN
+from ..validation import flag
 from .onnx_node import NONLINEARITIES, rows
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def to_onnx(
         If the file cannot be written.
     """
     kind = _check(layer)
+    lengths, initial_state = flag(lengths, "lengths"), flag(initial_state, "initial_state")
     try:
         import onnx
         from onnx import helper

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ArgumentError
 from ..layers import GRU, LSTM, RNN
 from ..layers.batch import Batch
-from ..validation import is_list
+from ..validation import is_list, plain
 
 Array = NDArray[Any]
 Layer = RNN | LSTM | GRU
@@ -137,7 +137,7 @@ class OnnxLayer:
 def _turned(x: Any, batch: Batch) -> Any:
     """Each sequence from its end to its start, in the caller's order of axes; padding stays where it is."""
     if batch.listed:
-        return [np.asarray(sequence)[::-1] for sequence in x]
+        return [plain(sequence, "x")[::-1] for sequence in x]
     steps, stops = np.arange(batch.T)[:, None], batch.T if batch.lengths is None else batch.lengths
     order = np.broadcast_to(np.where(steps < stops, stops - 1 - steps, steps), (batch.T, batch.B))
-    return batch.outward(np.take_along_axis(batch.inside_out(np.asarray(x)), order[..., None], axis=0))
+    return batch.outward(np.take_along_axis(batch.inside_out(plain(x, "x")), order[..., None], axis=0))

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from ..errors import StateDictError
 from ..layers import RNN, Network, Readout
 from ..layers.parameters import rounded
+from ..validation import plain
 
 Array = NDArray[Any]
 LAYER = ("W_xh", "W_hh", "b_h")
@@ -94,7 +95,7 @@ def from_textbook(
             f"the textbook's weights are {', '.join(LAYER)}, and for a readout also {', '.join(READOUT)}; "
             f"got {', '.join(sorted(weights)) or 'none'}"
         )
-    w = {k: np.asarray(v) for k, v in weights.items()}
+    w = {k: plain(v, k) for k, v in weights.items()}
     for name in ("W_xh", "W_hh", *(k for k in ("W_hq",) if k in w)):
         if w[name].ndim != 2:
             raise StateDictError(f"{name} must have two axes, got shape {w[name].shape}")

@@ -17,6 +17,7 @@ from ..errors import ArgumentError, DTypeError, MissingExtraError, StateDictErro
 from ..layers import GRU, LSTM, RNN, Network, Readout
 from ..layers.dense import Dense
 from ..layers.recurrent import Recurrent
+from ..validation import plain
 from .metadata import stated_under
 from .state_dict import CELLS, layer_from_weights
 
@@ -196,7 +197,7 @@ def values(value: Any, name: str) -> Array:
         if value.dtype.is_floating_point and value.dtype.itemsize < 4:
             value = value.float()
         return np.asarray(value.numpy(force=True))
-    return np.asarray(value)
+    return plain(value, name)
 
 
 def _refuse_foreign(layer: Any) -> None:

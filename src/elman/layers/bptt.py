@@ -17,6 +17,7 @@ from ..kernels import parallel, tile
 from ..kernels import rows as kernels
 from ..kernels.cover import COLUMNS
 from ..kernels.vector import lanes_of
+from ..linearization.norms import SMALLEST_SUM, row_norms, safe_norm
 from .affine import Rows
 from .buffers import scratch
 from .direction import Direction
@@ -27,6 +28,9 @@ Array = NDArray[Any]
 WINDOW_BYTES, WINDOW_ROWS = 1 << 22, 4 * tile.BLOCK
 """What a window's states, gates and gradients may take, about what the caches hold; and rows that it has at least,
 since each window reads and writes all the sums of weight gradients."""
+
+SMALLEST_ENTRY = 1e-145
+"""The square of this is the smallest that is sure to count: see :data:`elman.linearization.norms.SMALLEST_SUM`."""
 
 WINDOW_FLOPS = 50 * parallel.SPLIT_FLOPS
 """Operations below which the sweep of a window is not worth another hand-over to the threads."""
@@ -59,7 +63,9 @@ class Descent:
     rows : ndarray, flat
         The gradient of the state before the step that was reached, B padded rows.
     squares : ndarray, flat float64
-        ``|dL/ds_{t+1}|^2`` for each row t * B + b and state, of the valid rows.
+        ``|dL/ds_{t+1}|^2`` for each row t * B + b and state, of the valid rows; 1 elsewhere.
+    norms : ndarray, shape (T, B, n_states), or None
+        Receives the roots of these by scaling, if it is there and every window has one step.
     """
 
     def __init__(
@@ -71,7 +77,8 @@ class Descent:
         self.rows[:] = 0
         if d_state is not None:
             d.state_view(self.rows, B)[record.schedule.final] = d_state
-        self.squares = np.empty(record.schedule.T * B * d.n_states)
+        self.squares = np.ones(record.schedule.T * B * d.n_states)
+        self.norms: Array | None = None
 
     def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Rows]]:
         """Sweep back; yield each window and the gradients of its pre-activations, valid rows only, the last one first.
@@ -113,6 +120,13 @@ class Descent:
         dY, y_rs = self._output_gradient(window)
         delta = scratch().take("delta", schedule.T * schedule.B * d.d_rs, d.dtype)
         squares = self.squares[schedule.first * schedule.B * d.n_states :]
+        if self.norms is not None:
+            n = int(schedule.active[0])
+            entering = d.state_view(self.rows, n).copy()
+            if dY.size:
+                entering[:, 0, : d.R] += Rows(dY, y_rs, n).view(d.R)
+            for i, size in enumerate(d.state_sizes):
+                self.norms[schedule.first, :n, i] = safe_norm(entering[:, i, :size])
         d.sweep(window, dY, y_rs, P_back, delta, self.rows, squares, 1, True, 0, schedule.T)
         return schedule.compact(Rows(delta, d.d_rs, schedule.T * schedule.B), d.d_rs, "delta")
 
@@ -162,7 +176,7 @@ class WeightSums:
         d, first = self.d, 1 + self.d.D
         rows = self.flat.reshape(self.height, d.d_rs)[first : first + d.R, : d.cell.blocks * d.Hp]
         of_h = rows.reshape(d.R, -1, d.Hp)[:, d.h_first :, : d.H]
-        return float(np.sqrt(np.square(of_h, dtype=np.float64).sum()))
+        return float(row_norms(of_h.reshape(1, -1))[0])
 
 
 def backward(
@@ -186,8 +200,8 @@ def backward(
     -------
     d_initial : ndarray, shape (B, n_states, H)
         Gradient of the initial state of every row.
-    squares : ndarray, shape (T, B, n_states), float64
-        ``|dL/ds_{t+1}|^2`` in kernel order, of the valid rows.
+    norms : ndarray, shape (T, B, n_states), float64
+        ``|dL/ds_{t+1}|`` in kernel order, of the valid rows.
     """
     descent, sums = Descent(d, params, record, d_output, d_state), WeightSums(d)
     P = None if d_x is None else d.pack_input_back(params, scratch())
@@ -202,7 +216,37 @@ def backward(
     for i, (name, size) in enumerate(zip(d.initial, d.state_sizes, strict=True)):
         if name in out:
             out[name][...] = restarted[:, i, :size].sum(axis=0)
-    return d_initial, descent.squares.reshape(T, B, d.n_states)
+    squares = descent.squares.reshape(T, B, d.n_states)
+    if _left_range(squares[..., 0], record, None if d_output is None else d_output.view(d.R), d_state):
+        # the rows themselves are gone: the way back once more, step by step
+        again = Descent(d, params, record, d_output, d_state)
+        again.norms = np.zeros(squares.shape)
+        for _ in again.windows(steps=1):
+            pass
+        return d_initial, again.norms
+    return d_initial, np.sqrt(squares)
+
+
+def _left_range(squares: Array, record: Record, d_output: Array | None, d_state: Array | None) -> bool:
+    """Whether a sum of squares (T, B) of a gradient in float64 may have under- or overflowed.
+
+    A zero is one where no gradient has entered yet, unless what enters is too small for its squares.
+    """
+    if record.states.dtype != np.float64 or not squares.size:
+        return False
+    least, most = squares.min(), squares.max()
+    if not most < np.inf or 0 < least < SMALLEST_SUM:
+        return True
+    if least >= SMALLEST_SUM:
+        return False
+    living = squares > 0
+    if (living & (squares < SMALLEST_SUM)).any():
+        return True
+    valid = np.arange(squares.shape[1]) < record.schedule.active[: len(squares), None]
+    entered = np.logical_or.accumulate((living & valid)[::-1])[::-1]
+    return bool((~living[:-1] & entered[1:]).any()) or any(
+        part is not None and bool(((part != 0) & (np.abs(part) < SMALLEST_ENTRY)).any()) for part in (d_output, d_state)
+    )
 
 
 def weight_norms(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..kernels.squares import row_squares
-from ..validation import choice, matching
+from ..linearization.norms import row_norms
+from ..validation import choice, matching, number
 from .direction import Direction
 from .linearize import LayerLinearization
 
@@ -45,6 +45,7 @@ def lever_names(direction: Direction, params: Mapping[str, Array]) -> tuple[str,
 def turn(directions: list[Direction], params: Mapping[str, Array], lever: str, amount: float) -> None:
     """Multiply W_hh of directions, or add to a bias of each, in place; see :meth:`Dynamics.change`."""
     choice(lever, "lever", lever_names(directions[0], params))
+    amount = number(amount, "amount")
     for d in directions:
         if lever == "recurrent":
             params[d.weight_hh][...] *= amount
@@ -59,7 +60,7 @@ def log_norms(lin: LayerLinearization, start: ArrayLike) -> Array:
     B, T = lin.n_sequences, lin.n_steps
     start = matching(start, "start", (B, lin.state_size), "(B, S)", lin.dtype)
     norms = np.empty((T + 1, B))
-    norms[0] = np.sqrt(row_squares(start))
+    norms[0] = row_norms(start)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         lin.vjp(start, norms=norms[1:, :, None])
         out: Array = np.log(norms)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..given import generator
 from ..kernels.activations import NONLINEARITIES, activate_rows, scale_rows
-from ..validation import all_finite, choice, matching, plain, real_array, real_dtype, size
+from ..validation import all_finite, choice, flag, matching, plain, real_array, real_dtype, size
 from .affine import Affine, Packed, Rows
 from .buffers import Buffers, Fresh, scratch
 from .initializers import Initializer, by_name
@@ -236,7 +236,9 @@ class Readout(Dense):
         self._affine = Affine(self.input_size, self.output_size, real_dtype(dtype))
         self._maps, self._kept = ((self._affine, "weight", "bias", "readout"),), Kept()
         shapes: dict[str, tuple[int, ...]] = {"weight": (self.output_size, self.input_size)}
-        self.parameters = Parameters(shapes | ({"bias": (self.output_size,)} if bias else {}), real_dtype(dtype))
+        if flag(bias, "bias"):
+            shapes["bias"] = (self.output_size,)
+        self.parameters = Parameters(shapes, real_dtype(dtype))
         weight = self.parameters["weight"]
         weight[...] = by_name(weight_init, "weight_init")(weight.shape, generator(rng))
 

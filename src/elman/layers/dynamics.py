@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
-from ..validation import size
+from ..validation import flag, index, size
 from .affine import Rows
 from .chain import cut_paths, lever_names, log_norms, turn
 from .linearize import LayerLinearization
@@ -103,8 +103,9 @@ class Dynamics(Parameterised):
         ArgumentError
             If there is no such layer or direction.
         """
-        if not 0 <= layer < self.num_layers or (reverse and not self.bidirectional):
-            raise ArgumentError(f"layer must be in 0 .. {self.num_layers - 1}, and reverse needs a bidirectional layer")
+        layer = index(layer, "layer", self.num_layers)
+        if flag(reverse, "reverse") and not self.bidirectional:
+            raise ArgumentError("reverse needs a bidirectional layer: it must be False for this one, got True")
         d = self.stack.layers[layer][bool(reverse)]
         return np.concatenate([self.params[d.weight_ih].T, self.params[d.weight_hh].T])
 

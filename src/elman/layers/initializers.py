@@ -17,7 +17,7 @@ from ..errors import ArgumentError
 from ..given import generator
 from ..kernels.orthonormal import orthonormal_rows
 from ..kernels.orthonormal import spectral_radius as radius_of
-from ..validation import number
+from ..validation import number, real_numbers
 
 Array = NDArray[Any]
 Initializer = Callable[[tuple[int, ...], np.random.Generator], Array]
@@ -178,7 +178,7 @@ def fill(
         initializer, argument, blocks = given[kind]
         draw = by_name(initializer, argument)
         for block in view.reshape(blocks, len(view) // blocks, *view.shape[1:]):
-            values = np.asarray(draw(block.shape, rng))
+            values = real_numbers(draw(block.shape, rng), f"what {argument} gives")
             if values.shape != block.shape or not np.isfinite(values).all():
                 raise ArgumentError(
                     f"{argument} must give finite numbers of shape {block.shape} for {name}, got shape {values.shape}"

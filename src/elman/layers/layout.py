@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cells import Cell
+from ..errors import NonFiniteError
 from ..kernels import packing, tile
 from ..kernels.vector import lanes_of
+from ..validation import all_finite
 from .affine import ALONE, Blocks, columns_of, panels_of
 from .buffers import Buffers
 
@@ -156,7 +158,13 @@ class Layout:
         return P
 
     def pack_bias(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
-        """The bias of every block, padded; zeros without bias."""
+        """The bias of every block, padded; zeros without bias.
+
+        Raises
+        ------
+        NonFiniteError
+            If the sum of the two biases overflows: tanh would make a number of it.
+        """
         bias = buffers.take("bias", self.cell.blocks * self.Hp, self.dtype)
         bias[:] = 0
         b_ih, b_hh = params.get(self.bias_ih), params.get(self.bias_hh)
@@ -166,8 +174,15 @@ class Layout:
         # gate by gate: indexing with the orders costs more than a small pass
         for block, gate in enumerate(self.x_gates):
             bias[block * Hp : block * Hp + H] = b_ih[gate * H : gate * H + H]
-        for block, gate in enumerate(self.h_gates, self.h_first):
-            bias[block * Hp : block * Hp + H] += b_hh[gate * H : gate * H + H]
+        with np.errstate(over="ignore"):
+            for block, gate in enumerate(self.h_gates, self.h_first):
+                bias[block * Hp : block * Hp + H] += b_hh[gate * H : gate * H + H]
+        if not all_finite(bias):
+            raise NonFiniteError(
+                f"the sum of {self.bias_ih} and {self.bias_hh} must be finite, and overflows {self.dtype}: "
+                "give smaller biases",
+                what="parameter",
+            )
         return bias
 
     def state_view(self, rows: Array, n: int) -> Array:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError
 from ..kernels.squares import row_squares
 from ..linearization import ElementwiseFactors, Linearization
+from ..linearization.norms import out_of_range, safe_norm
 from .affine import Affine, Rows
 from .buffers import Fresh, scratch
 from .direction import Direction
@@ -90,6 +91,7 @@ class LayerLinearization(Linearization):
                 below = Rows(rings[i][b % 2], d.s_rs, n * K)
         if norms is not None:
             norms[...] = np.sqrt(squares)
+            self._correct(norms, squares, v, range(t0, t1), self._jvp)
         out = [d.vector_out(ring[t1 % 2], n * K) for d, ring in zip(self._directions, rings, strict=True)]
         return np.concatenate(out, axis=1).reshape(v.shape)
 
@@ -130,8 +132,27 @@ class LayerLinearization(Linearization):
                     )
         if norms is not None:
             norms[...] = np.sqrt(squares)
+            self._correct(norms, squares, u, range(t1 - 1, t0 - 1, -1), self._vjp)
         out = [d.vector_out(flat, n * K) for d, flat in zip(self._directions, rows, strict=True)]
         return np.concatenate(out, axis=1).reshape(u.shape)
+
+    def _correct(self, norms: Array, squares: Array, v: Array, steps: range, product: Any) -> None:
+        """Norms whose squares left the range of float64: from there the same steps once more, one by one, and scaled.
+
+        The kernels keep no vector but the last. Squares of float32 numbers all fit.
+        """
+        hard = out_of_range(squares) & v.any(axis=-1)  # a zero vector stays one
+        if self.dtype != np.float64 or not hard.any():
+            return
+        first = int(np.flatnonzero(hard.any(axis=(1, 2)))[0])
+        if first:
+            v = product(v, min(steps[0], steps[first - 1]), max(steps[0], steps[first - 1]) + 1, None)
+        for i in range(first, len(steps)):
+            v = product(v, steps[i], steps[i] + 1, None)
+            norms[i] = np.where(out_of_range(squares[i]), safe_norm(v), norms[i])
+            if not v.any():
+                norms[i:] = 0.0
+                return
 
     def _at_step(self, above: tuple[Array, int], t: int, n: int) -> tuple[Array, int]:
         """Gradients of the output at step t alone, where the kernel expects them: after those of t earlier steps."""
@@ -144,11 +165,7 @@ class LayerLinearization(Linearization):
 
     def jacobian(self, t: int, sequence: int = 0) -> Array:
         """One step's Jacobian (S, S), rows are outputs; see :meth:`elman.Linearization.jacobian`."""
-        if not 0 <= t < self.n_steps or not 0 <= sequence < self.n_sequences:
-            raise ArgumentError(
-                f"the step must lie in 0 .. {self.n_steps - 1} and the sequence in 0 .. {self.n_sequences - 1}, "
-                f"got step {t}, sequence {sequence}"
-            )
+        t, sequence = self._place(t, sequence)
         if len(self._directions) > 1:
             every = np.zeros((self.n_sequences, self.state_size, self.state_size), self.dtype)
             every[sequence] = np.eye(self.state_size)

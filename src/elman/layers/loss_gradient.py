@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError
 from ..given import generator
+from ..linearization.norms import safe_norm
+from ..validation import finite, real_numbers
 from .affine import Rows
 from .batch import Batch
 from .buffers import Fresh
@@ -67,7 +69,9 @@ def _of_loss(network: Network, output: Array, batch: Batch, y: ArrayLike | None,
     if y is None:
         return generator(rng).standard_normal((B, Q)).astype(network.dtype)
     loss = get_loss(loss)
-    target = last_targets(y, 1 + getattr(loss, "target_axes", 1), batch)
+    target = real_numbers(last_targets(y, 1 + getattr(loss, "target_axes", 1), batch), "y")
+    if target.dtype.kind == "f":
+        finite(target, "y")
     value, d_output = checked(loss, output.copy(), target)
     if np.isfinite(output).all() and (words := broken(loss, value, d_output, output)):
         raise NonFiniteError(words, what="loss")
@@ -87,12 +91,13 @@ def measured_loss(network: Network, x: Any, y: ArrayLike | None, loss: str | Los
         d = batch.outward(every)
     grads = network.backward(trace, d[0] if at_end and batch.single else d)
     of_h0 = grads.h0[0] if isinstance(grads.h0, tuple) else grads.h0
-    squares = np.zeros((batch.T + 1, batch.B))
+    norms = np.zeros((batch.T + 1, batch.B))
     for direction, own, first in zip(layer.stack.directions, grads.state_norms, of_h0, strict=True):
         backwards = bool(direction.reverse)
-        squares[:-1] += np.square(own if backwards and at_end else own[::-1])
+        # hypot, whose squares neither under- nor overflow
+        norms[:-1] = np.hypot(norms[:-1], own if backwards and at_end else own[::-1])
         if at_end or not backwards:  # else the initial state stands beyond the loss
-            squares[-1] += np.square(first.reshape(batch.B, -1).astype(np.float64)).sum(axis=1)
+            norms[-1] = np.hypot(norms[-1], safe_norm(first.reshape(batch.B, -1)))
     with np.errstate(divide="ignore"):
-        out: Array = 0.5 * np.log(squares)
+        out: Array = np.log(norms)
     return out

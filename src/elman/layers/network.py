@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from ..given import kind, model_cure
-from ..validation import all_finite, choice, matching
+from ..validation import all_finite, choice, flag, matching
 from .affine import Rows
 from .buffers import Buffers, Fresh
 from .dense import Dense
@@ -251,6 +251,7 @@ class Network(Parameterised):
             raise DTypeError(f"trace must be what this network's trace() returned, got {type(trace).__name__}")
         if trace.at != self.at:
             raise ArgumentError(f"trace must be of a network that reads at={self.at!r}, got one of at={trace.at!r}")
+        need_x = flag(need_x, "need_x")
         layer.check_trace(trace.layer)
         self.readout.check_trace(trace.readout_layout, trace.readout_version)
         d = self._inward(trace, d_output)
@@ -261,7 +262,9 @@ class Network(Parameterised):
         at_end = self.at == "end"
         if at_end:
             d_state = layer.spread_final(trace.layer, d_rows, d_state)
-        grads = layer.backward_rows(trace.layer, None if at_end else d_rows, d_state, need_x, buffers, theta[:n])
+        grads = layer.backward_rows(
+            trace.layer, None if at_end else d_rows, d_state, flag(need_x, "need_x"), buffers, theta[:n]
+        )
         if not all_finite(theta[n:]):
             raise NonFiniteError(
                 f"the gradient of the readout's parameters overflows in {self.dtype}; scale the loss down",

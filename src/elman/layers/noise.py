@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError
 from ..given import generator
-from ..validation import probability
+from ..validation import flag, probability
 
 Array = NDArray[Any]
 
@@ -109,8 +109,8 @@ def choose(regularizer: Regularizer, training: bool | None, rng: Any) -> bool:
 
     Raises
     ------
-    ArgumentError
-        If it makes a difference and was not said, or ``rng`` was given to an evaluation.
+    ArgumentError, DTypeError
+        If it makes a difference and was not said, ``rng`` was given to an evaluation, or it is no truth value.
     """
     if training is None:
         if regularizer.active:
@@ -119,6 +119,7 @@ def choose(regularizer: Regularizer, training: bool | None, rng: Any) -> bool:
                 "False evaluates"
             )
         training = False
+    training = flag(training, "training")
     if rng is not None and not training:
         raise ArgumentError("rng draws nothing in an evaluation: leave it out, or say training=True")
-    return bool(training)
+    return training

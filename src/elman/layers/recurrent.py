@@ -290,7 +290,7 @@ class Recurrent(Dynamics):
         """
         self.check_trace(trace)
         rows = self.output_gradient(trace, d_output)
-        return self.backward_rows(trace, rows, self.final_gradient(trace, d_hn), need_x, buffers)
+        return self.backward_rows(trace, rows, self.final_gradient(trace, d_hn), flag(need_x, "need_x"), buffers)
 
     def output_gradient(self, trace: Trace, d_output: Any) -> Rows | None:
         """``dL/d output`` in the kernels' order, checked; None for zero."""

@@ -153,12 +153,12 @@ class Stack:
                 weights, record = _thinned(params, d, noise, k), records[k]
                 columns = None if d_output is None else Rows(d_output.flat[j * d.R :], d_output.stride, d_output.n)
                 way = weights, record, columns, None if d_state is None else d_state[k]
-                d_initial, squares = bptt.backward(d, *way, views, d_x, add=j > 0)
+                d_initial, steps = bptt.backward(d, *way, views, d_x, add=j > 0)
                 if weight_norms is not None:
                     weight_norms[k] = bptt.weight_norms(d, *way)[:: -1 if d.reverse else 1]
                 if weights is not params:
                     views[d.weight_hh][...] *= noise.recurrent[k]  # type: ignore[union-attr]
-                state[k], norms[k] = d.initial_gradient(record, d_initial), d.outer_norms(record, squares)
+                state[k], norms[k] = d.initial_gradient(record, d_initial), d.outer_norms(record, steps)
             if i:
                 assert d_x is not None
                 factor = None if noise is None else noise.between[i - 1]

@@ -105,14 +105,14 @@ class Views(Layout):
         out[schedule.sequence[schedule.carried]] = d_initial[schedule.carried]
         return out
 
-    def outer_norms(self, record: Record, squares: Array) -> Array:
-        """Square roots (outer_T, outer_B, n_states), in the caller's order, 0 in the padding."""
+    def outer_norms(self, record: Record, norms: Array) -> Array:
+        """Norms of all rows as (outer_T, outer_B, n_states), in the caller's order, 0 in the padding."""
         schedule = record.schedule
         if schedule.outer is None:
-            return np.sqrt(squares)
+            return norms
         out = np.zeros((schedule.outer_T * schedule.outer_B, self.n_states))
-        schedule.spread(squares.reshape(-1, self.n_states), out)
-        return np.sqrt(out, out=out).reshape(schedule.outer_T, schedule.outer_B, self.n_states)
+        schedule.spread(norms.reshape(-1, self.n_states), out)
+        return out.reshape(schedule.outer_T, schedule.outer_B, self.n_states)
 
     def outer_gates(self, record: Record, i: int) -> Array:
         """The i-th stored block (outer_T, outer_B, H) in the caller's order, 0 in the padding; read-only."""

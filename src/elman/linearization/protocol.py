@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..validation import index, integer, real_numbers
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -118,8 +119,8 @@ class Linearization(ABC):
 
         Raises
         ------
-        ShapeError, ArgumentError
-            For a wrong shape, or a window outside the trajectory.
+        ShapeError, ArgumentError, DTypeError
+            For a wrong shape, a window outside the trajectory, or vectors that are masked or not real.
         """
         return self._product(self._jvp, v, t0, t1, norms)
 
@@ -142,20 +143,17 @@ class Linearization(ABC):
 
         Raises
         ------
-        ShapeError, ArgumentError
-            For a wrong shape, or a window outside the trajectory.
+        ShapeError, ArgumentError, DTypeError
+            For a wrong shape, a window outside the trajectory, or vectors that are masked or not real.
         """
         return self._product(self._vjp, u, t0, t1, norms)
 
     def _product(self, apply: Any, v: ArrayLike, t0: int, t1: int | None, norms: Array | None) -> Array:
         """Check and bring ``v`` to (n, K, S), apply, and bring the result back to the shape of ``v``."""
-        t1 = self.n_steps if t1 is None else t1
+        t0, t1 = integer(t0, "t0"), self.n_steps if t1 is None else integer(t1, "t1")
         if not 0 <= t0 <= t1 <= self.n_steps:
             raise ArgumentError(f"the window must satisfy 0 <= t0 <= t1 <= n_steps = {self.n_steps}, got ({t0}, {t1})")
-        v = np.asarray(v)
-        if v.dtype.kind not in "fiu":
-            raise DTypeError(f"vectors must be real numbers, got dtype {v.dtype}")
-        v = v.astype(self.dtype, copy=False)
+        v = real_numbers(v, "vectors").astype(self.dtype, copy=False)
         n, size = self.n_sequences, self.state_size
         if v.ndim == 3 and v.shape[0] == n and v.shape[2] == size:
             full = v
@@ -167,6 +165,8 @@ class Linearization(ABC):
             one = "(S,), (K, S) or (1, K, S)" if n == 1 else "(n, S) or (n, K, S)"
             raise ShapeError(f"vectors must have shape {one} with n = {n}, S = {size}; got {v.shape}")
         wanted = (t1 - t0, n, full.shape[1])
+        if norms is not None and (not isinstance(norms, np.ndarray) or isinstance(norms, np.ma.MaskedArray)):
+            raise DTypeError(f"norms must be an array to write to, got {type(norms).__name__}")
         if norms is not None and norms.shape != wanted:
             raise ShapeError(f"norms must have shape (t1 - t0, n, K) = {wanted}, got {norms.shape}")
         if norms is not None and norms.dtype != np.float64:
@@ -176,6 +176,21 @@ class Linearization(ABC):
             return v.copy()
         out: Array = apply(np.ascontiguousarray(full), t0, t1, norms)
         return out.reshape(v.shape)
+
+    def _place(self, t: int, sequence: int) -> tuple[int, int]:
+        """A step and a sequence, checked.
+
+        Raises
+        ------
+        DTypeError, ArgumentError
+            If one is not an integer, or outside.
+        """
+        t, sequence = integer(t, "t"), integer(sequence, "sequence")
+        if not (0 <= t < self.n_steps and 0 <= sequence < self.n_sequences):
+            raise ArgumentError(
+                f"t must be in 0 .. {self.n_steps - 1} and sequence in 0 .. {self.n_sequences - 1}, got {(t, sequence)}"
+            )
+        return t, sequence
 
     def as_linear_operator(self, t0: int = 0, t1: int | None = None, sequence: int = 0) -> LinearOperator:
         """The product ``J[t1-1] ... J[t0]`` of one sequence for SciPy's iterative solvers; never formed.
@@ -196,8 +211,7 @@ class Linearization(ABC):
         ArgumentError
             If there is no such sequence; a wrong window shows when the operator is applied.
         """
-        if not 0 <= sequence < self.n_sequences:
-            raise ArgumentError(f"sequence must be in 0 .. {self.n_sequences - 1}, got {sequence}")
+        sequence = index(sequence, "sequence", self.n_sequences)
         from scipy.sparse.linalg import LinearOperator
 
         def apply(product: Any) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, ShapeError
 from ..lists import holds
+from ..validation import real_numbers
+from .norms import row_norms
 from .protocol import Array, Linearization
 
 
@@ -24,7 +26,7 @@ class JacobianStack(Linearization):
     ShapeError
         If the last two axes are not square or there are not three or four axes.
     DTypeError
-        If the numbers are not real.
+        If the numbers are masked or not real.
     ArgumentError
         If an entry is not finite.
     """
@@ -35,9 +37,7 @@ class JacobianStack(Linearization):
                 "jacobians must be one array (T, n, S, S), got a list of arrays: np.stack(jacobians, axis=1) if each "
                 "is a sequence, axis=0 if each is a step"
             )
-        stack = np.asarray(jacobians)
-        if stack.dtype.kind not in "fiub":
-            raise DTypeError(f"jacobians must be real numbers, got dtype {stack.dtype}")
+        stack = real_numbers(jacobians, "jacobians")
         if stack.dtype not in (np.float32, np.float64):
             stack = stack.astype(np.float64)
         if stack.ndim == 3:
@@ -57,7 +57,7 @@ class JacobianStack(Linearization):
         for i, t in enumerate(order):
             v = v @ (self.jacobians[t] if transpose else self.jacobians[t].transpose(0, 2, 1))
             if norms is not None:
-                norms[i] = np.linalg.norm(v, axis=-1)
+                norms[i] = row_norms(v)
         return v
 
     def _jvp(self, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
@@ -68,9 +68,6 @@ class JacobianStack(Linearization):
 
     def jacobian(self, t: int, sequence: int = 0) -> Array:
         """One step's Jacobian, a view (S, S); ArgumentError outside; see :meth:`Linearization.jacobian`."""
-        if not (0 <= t < self.n_steps and 0 <= sequence < self.n_sequences):
-            raise ArgumentError(
-                f"t must be in 0 .. {self.n_steps - 1} and sequence in 0 .. {self.n_sequences - 1}, got {(t, sequence)}"
-            )
+        t, sequence = self._place(t, sequence)
         view: Array = self.jacobians[t, sequence]
         return view

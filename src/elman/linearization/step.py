@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..validation import plain, real_numbers
+from .norms import row_norms
 from .protocol import Array, Linearization
 
 
@@ -101,7 +103,7 @@ class StepLinearization(Linearization):
         """Inputs as (T, n, ...)."""
         if inputs is None:
             return None
-        given = np.asarray(inputs)
+        given = plain(inputs, "inputs")
         full = given[:, None] if single and given.ndim else given
         if full.ndim < 2 or full.shape[:2] != (self.n_steps, self.n_sequences):
             wanted = f"({self.n_steps}, ...)" if single else f"({self.n_steps}, {self.n_sequences}, ...)"
@@ -114,7 +116,7 @@ class StepLinearization(Linearization):
 
     def _checked(self, result: ArrayLike, name: str, columns: tuple[int, ...]) -> Array:
         """What a user's function returned, if of the right shape."""
-        array = np.asarray(result, dtype=np.float64)
+        array = real_numbers(result, f"what {name} returns").astype(np.float64, copy=False)
         if array.shape != (self.state_size, *columns):
             raise ShapeError(f"{name} must return shape {(self.state_size, *columns)}, it returned {array.shape}")
         return array
@@ -133,7 +135,7 @@ class StepLinearization(Linearization):
                 pushed = apply(self.states[t, i].copy(), columns, *self._input(t, i))
                 columns = self._checked(pushed, name, columns.shape[1:])
                 if norms is not None:
-                    norms[j, i] = np.linalg.norm(columns, axis=0)
+                    norms[j, i] = row_norms(columns.T)
             out[i] = columns.T
         return out
 
@@ -145,19 +147,14 @@ class StepLinearization(Linearization):
 
     def jacobian(self, t: int, sequence: int = 0) -> Array:
         """One step's Jacobian (S, S), from its products with the unit vectors; see :meth:`Linearization.jacobian`."""
-        if not (0 <= t < self.n_steps and 0 <= sequence < self.n_sequences):
-            raise ArgumentError(
-                f"t must be in 0 .. {self.n_steps - 1} and sequence in 0 .. {self.n_sequences - 1}, got {(t, sequence)}"
-            )
+        t, sequence = self._place(t, sequence)
         pushed = self._push(self.states[t, sequence].copy(), np.eye(self.state_size), *self._input(t, sequence))
         return self._checked(pushed, "jvp", (self.state_size,))
 
 
 def _start(s0: ArrayLike) -> Array:
     """The state or states to start from, a finite float64 copy."""
-    given = np.asarray(s0)
-    if given.dtype.kind not in "fiub":
-        raise DTypeError(f"s0 must be made of real numbers, got dtype {given.dtype}")
+    given = real_numbers(s0, "s0")
     if given.ndim not in (1, 2) or not given.size:
         raise ShapeError(f"s0 must have shape (S,) or (n, S) with at least one number, got {given.shape}")
     start = given.astype(np.float64)

@@ -10,6 +10,7 @@ import scipy.linalg
 
 from ..errors import ArgumentError, MissingExtraError
 from ..linearization import Array, Linearization
+from ..validation import real_numbers
 from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, legend_above_plane, some
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def plot_pseudospectrum(
     ax = axes_for(ax, "plot_pseudospectrum", (5.2, 5.6))
     # a point on an eigenvalue has sigma_min = 0
     log_sigma = np.log10(np.maximum(pseudospectrum.sigma_min, 1e-300))
-    chosen = _levels(log_sigma) if levels is None else np.asarray(levels, dtype=np.float64)
+    chosen = _levels(log_sigma) if levels is None else real_numbers(levels, "levels").astype(np.float64)
     if chosen.ndim != 1 or not len(chosen) or chosen[0] <= 0 or (np.diff(chosen) <= 0).any():
         raise ArgumentError(f"levels must be positive and ascend, got {levels}")
     real, imag, z = pseudospectrum.real, pseudospectrum.imag, pseudospectrum.eigenvalues

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ShapeError
 from ..linearization import Array
+from ..validation import real_numbers
 from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, legend_above, legend_above_plane
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ def plot_points(result: FixedPoints, ax: Axes | None = None, *, trajectories: Ar
     """
     ax = axes_for(ax, "plot_points", (5.2, 5.0))
     S = result.points.shape[1]
-    paths = np.empty((0, 0, S)) if trajectories is None else np.asarray(trajectories, dtype=np.float64)
+    paths = (
+        np.empty((0, 0, S)) if trajectories is None else real_numbers(trajectories, "trajectories").astype(np.float64)
+    )
     if paths.ndim != 3 or paths.shape[2] != S:
         raise ShapeError(f"trajectories must have shape (T, n, S) with S = {S}, got {paths.shape}")
     cloud = paths.reshape(-1, S) if paths.size else result.points

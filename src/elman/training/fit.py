@@ -13,7 +13,7 @@ from ..errors import ArgumentError, DTypeError
 from ..given import generator, kind, model_cure
 from ..layers.losses import Loss, get_loss
 from ..layers.trace import spacing
-from ..validation import size
+from ..validation import flag, size
 from .callbacks import Callback
 from .history import History
 from .loop import Training
@@ -106,6 +106,7 @@ def fit(
     """
     check_model(net)
     check_finite(net)
+    progress = flag(progress, "progress")
     epochs, batch_size = size(epochs, "epochs"), size(batch_size, "batch_size")
     truncation = None if truncation is None else size(truncation, "truncation")
     if clip_norm is not None and not (isinstance(clip_norm, (int, float, np.number)) and clip_norm > 0.0):

@@ -83,7 +83,7 @@ class Adam(Optimizer):
 
     def __init__(self, lr: float = 1e-3, betas: Sequence[float] = (0.9, 0.999), eps: float = 1e-8) -> None:
         super().__init__(lr)
-        if not isinstance(betas, Sequence | np.ndarray) or isinstance(betas, str | bytes) or np.shape(betas) != (2,):
+        if not isinstance(betas, Sequence | np.ndarray) or isinstance(betas, str | bytes) or len(betas) != 2:
             raise ArgumentError(f"betas must be two numbers with 0 <= beta < 1, got {betas!r}")
         self.betas = (probability(betas[0], "betas[0]"), probability(betas[1], "betas[1]"))
         self.eps = positive(eps, "eps")
