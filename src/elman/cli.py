@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from ._version import __version__
 from .diagnostics import Diagnosis, Verification, diagnose
 from .errors import ElmanError, StateDictError
-from .files import check_folder, replacing
+from .files import check_target, replacing, shown
 from .interop.metadata import StatedWeights
 from .interop.weights_file import MOST, model_in_file, read_weights
 from .layers import RNN, Network
+from .plotting.picture import check_picture, save_picture
 
 Array = NDArray[Any]
 
@@ -106,8 +107,10 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _diagnose(arguments: argparse.Namespace) -> None:
-    for path in filter(None, (arguments.json, arguments.plot)):
-        check_folder(path)
+    if arguments.json is not None:
+        check_target(arguments.json)
+    if arguments.plot is not None:
+        check_picture(arguments.plot)
     weights = read_weights(arguments.weights, arguments.key)
     model, assumed, unused = model_in_file(weights, arguments.prefix, _options(arguments))
     _tell_source(weights, assumed, unused)
@@ -125,12 +128,12 @@ def _diagnose(arguments: argparse.Namespace) -> None:
     verification = diagnosis.verify() if x.ndim == 3 and x.shape[layer.batch_axis] >= 4 else None
     print(diagnosis)
     print(verification or "Not verified: that takes at least 4 sequences.")
-    if arguments.json:
+    if arguments.json is not None:
         _write_json(arguments.json, diagnosis, verification)
-        print(f"json: {arguments.json}")
-    if arguments.plot:
+        print(f"json: {shown(arguments.json)}")
+    if arguments.plot is not None:
         _write_plot(arguments.plot, diagnosis, verification)
-        print(f"picture: {arguments.plot}")
+        print(f"picture: {shown(arguments.plot)}")
 
 
 def _read_array(path: str) -> Array:
@@ -200,5 +203,4 @@ def _write_plot(path: str, diagnosis: Diagnosis, verification: Verification | No
     axes = diagnosis.plot()
     if verification is not None:
         verification.plot(ax=axes)
-    with replacing(path) as temporary:
-        axes.figure.savefig(temporary, dpi=130)
+    save_picture(axes.figure, path, dpi=130)

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import ArgumentError, DTypeError, MissingExtraError, StateDictError
-from ..files import replacing
+from ..errors import ArgumentError, DTypeError, MissingExtraError, StateDictError, WriteError
+from ..files import check_target, replacing, shown
 from ..layers import MLP, Network, Readout
 from ..layers.parameters import Parameterised
 from ..layers.recurrent import Recurrent
@@ -51,9 +51,10 @@ def save_safetensors(
     DTypeError, ArgumentError
         If the metadata are not text, or take a reserved key.
     OSError
-        If the file cannot be written.
+        If the file cannot be written; WriteError on a full disk.
     """
-    save_file = _import("save_safetensors").numpy.save_file
+    package = _import("save_safetensors")
+    check_target(path)
     given = dict(metadata or {})
     for name, value in given.items():
         if not (isinstance(name, str) and isinstance(value, str)):
@@ -62,7 +63,10 @@ def save_safetensors(
             raise ArgumentError(f"metadata must not have keys that start with {KEY!r}, got {name!r}")
     own = {KEY + ":" + prefix: kind for prefix, kind in kinds(model).items()}
     with replacing(path) as temporary:
-        save_file(model.state_dict(), temporary, metadata=given | own)
+        try:
+            package.numpy.save_file(model.state_dict(), temporary, metadata=given | own)
+        except package.SafetensorError as error:  # a full disk has no class of its own there
+            raise WriteError(f"could not write {shown(os.fspath(path))}: {error}") from error
 
 
 @overload
