@@ -75,7 +75,8 @@ def check_source(path: str | os.PathLike[str]) -> int:
     ArgumentError
         If it is a device, a pipe or a socket, or no file can have such a name.
     OSError
-        If there is no such file, or it is a folder.
+        If there is no such file, no permission to read it, or it is a folder. Once this has passed, a reader's
+        OSError, such as that of a seek to before the start, says that the file is damaged.
     """
     name = checked_name(path)
     found = os.stat(name)
@@ -86,7 +87,8 @@ def check_source(path: str | os.PathLike[str]) -> int:
             f"{shown(name)} must be a regular file, got a device, pipe or socket, whose end is not known; copy what it "
             "gives into a file"
         )
-    return found.st_size
+    with open(name, "rb"):
+        return found.st_size
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
