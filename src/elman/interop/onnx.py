@@ -71,9 +71,12 @@ def from_onnx(
         If there is no such node, several do not form a stack, or one does what elman's layers do not: peepholes,
         input_forget, clip, other activations, weights that are not constant. If initial states are partly inputs and
         partly constant or zero, or are the parts of one tensor in another order than that of layers and directions. If
-        the nodes are in an ``If`` whose branches differ, or in the body of a Loop or Scan.
+        the nodes are in an ``If`` whose branches differ, or in the body of a Loop or Scan. If the model is damaged,
+        its constants would be far larger than itself, or it keeps weights in other files and is not given as a path.
     ShapeError, DTypeError
         If a weight does not have the shape or type that the operator asks for, or ``node`` is of another type.
+    OSError
+        If the file, or one that holds its weights, cannot be read.
 
     Notes
     -----

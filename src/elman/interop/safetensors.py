@@ -108,7 +108,7 @@ def load_safetensors(
     DTypeError
         If the model's dtype cannot hold the numbers exactly.
     ShapeError, ArgumentError
-        If a shape does not fit, or a weight is not finite.
+        If a shape does not fit, or a weight is not finite; if the path is a device or pipe.
     OSError
         If the file cannot be read.
     """

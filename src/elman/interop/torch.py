@@ -182,7 +182,7 @@ def present(source: Mapping[str, Any], prefix: str) -> list[str]:
     """Names that start with ``prefix``, at least one."""
     names = [name for name in source if isinstance(name, str) and name.startswith(prefix)]
     if not names:
-        got = listed((k for k in source if isinstance(k, str)), 20) or "no weights"
+        got = listed((k if isinstance(k, str | int) else type(k).__name__ for k in source), 20) or "no weights"
         raise StateDictError(f"no name of a weight starts with {quoted(prefix)}; got {got}")
     return names
 

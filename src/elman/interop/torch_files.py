@@ -43,9 +43,11 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
     MissingExtraError
         Without torch.
     StateDictError
-        If the file holds other things than tensors and plain values, is damaged, or has no weights at this place.
+        If the file holds other things than tensors and plain values, is damaged, would take far
+        more memory than the file has bytes, or has no weights at this place.
     ArgumentError
-        For a version of torch before 2.10, whose ``weights_only`` can be made to run code.
+        For a version of torch before 2.10, whose ``weights_only`` can be made to run code; if the path is a device or
+        pipe.
     OSError
         If the file cannot be read.
     """
