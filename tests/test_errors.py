@@ -17,6 +17,7 @@ BUILT_IN = {
     "ArgumentError": ValueError,
     "ReadOnlyError": AttributeError,
     "StateDictError": ValueError,
+    "WriteError": OSError,
     "NonFiniteError": FloatingPointError,
     "MissingExtraError": ImportError,
 }

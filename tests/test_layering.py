@@ -24,7 +24,7 @@ LIBRARY = MODEL | {"diagnostics"}
 
 FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "_version": (set(), set()),
-    "files": (set(), set()),
+    "files": ({"errors"}, set()),
     "errors": (BASE - {"given", "lists", "scalars"}, {"numpy"}),
     "given": ({"errors"}, {"numpy"}),
     "lists": ({"errors"}, {"numpy"}),
@@ -38,13 +38,13 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "diagnostics": ({"linearization", "validation", "given", "lists", "scalars", "errors"}, {"numpy", "scipy"}),
     "datasets": (LIBRARY, {"numpy"}),
     "interop": (LIBRARY | {"files"}, {"numpy", "torch", "onnx", "keras", "safetensors"}),
-    "plotting": (LIBRARY, {"numpy", "scipy", "matplotlib"}),
+    "plotting": (LIBRARY | {"files"}, {"numpy", "scipy", "matplotlib"}),
     "testing": (LIBRARY, {"numpy", "scipy"}),
     "monitor": (LIBRARY, {"numpy"}),
     "precompile": (LIBRARY, {"numpy", "tqdm"}),
     "tasks": (LIBRARY, {"numpy"}),
     "demo": (LIBRARY | {"datasets", "plotting", "files"}, {"numpy", "scipy", "matplotlib"}),
-    "cli": (LIBRARY | {"datasets", "interop", "demo", "files", "_version"}, {"numpy"}),
+    "cli": (LIBRARY | {"datasets", "interop", "plotting", "demo", "files", "_version"}, {"numpy"}),
     "__main__": ({"cli"}, set()),
 }
 """Floor: the floors below that it may import besides itself, and the packages. The standard library is free to all."""

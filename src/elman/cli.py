@@ -10,17 +10,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ._version import __version__
 from .diagnostics import Diagnosis, Verification, diagnose
-from .errors import ElmanError, StateDictError
-from .files import check_folder, replacing
+from .errors import ArgumentError, ElmanError
+from .files import check_target, listed, replacing, shown
+from .interop.arrays_file import read_npy
 from .interop.metadata import StatedWeights
 from .interop.weights_file import MOST, model_in_file, read_weights
 from .layers import RNN, Network
+from .plotting.picture import check_picture, save_picture
 
-Array = NDArray[Any]
+MOST_NOISE = 2**27
+"""Numbers of made-up input: one gigabyte."""
+MOST_WORDS = 4000
+"""Letters of an error: a list of names may be long, and a file can have any names."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,7 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments.run(arguments)
     except (ElmanError, OSError) as error:
-        print(f"elman: {error}", file=sys.stderr)
+        print(f"elman: {shown(error, MOST_WORDS)}", file=sys.stderr)
+        return 1
+    except (MemoryError, RecursionError) as error:
+        print(f"elman: the work is too large for this machine: {shown(error) or 'no memory'}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("elman: interrupted", file=sys.stderr)
@@ -106,44 +113,37 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _diagnose(arguments: argparse.Namespace) -> None:
-    for path in filter(None, (arguments.json, arguments.plot)):
-        check_folder(path)
+    if arguments.json is not None:
+        check_target(arguments.json)
+    if arguments.plot is not None:
+        check_picture(arguments.plot)
     weights = read_weights(arguments.weights, arguments.key)
     model, assumed, unused = model_in_file(weights, arguments.prefix, _options(arguments))
     _tell_source(weights, assumed, unused)
     layer = model.layer if isinstance(model, Network) else model
     if arguments.input is None:
         shape = (64, arguments.steps) if arguments.batch_first else (arguments.steps, 64)
+        if arguments.steps > (most := MOST_NOISE // (64 * max(1, layer.input_size))):
+            raise ArgumentError(
+                f"--steps must be at most {most}, for 64 sequences of {layer.input_size} inputs; got {arguments.steps}"
+            )
         x = np.random.default_rng(arguments.seed).standard_normal((*shape, layer.input_size))
         print(
             f"ASSUMED input: independent normal noise of standard deviation 1, {arguments.steps} steps. The rate "
             "depends on the input: give the real one with --input X.npy.\n"
         )
     else:
-        x = _read_array(arguments.input)
+        x = read_npy(arguments.input)
     diagnosis = diagnose(model, x, rng=arguments.seed)
     verification = diagnosis.verify() if x.ndim == 3 and x.shape[layer.batch_axis] >= 4 else None
     print(diagnosis)
     print(verification or "Not verified: that takes at least 4 sequences.")
-    if arguments.json:
+    if arguments.json is not None:
         _write_json(arguments.json, diagnosis, verification)
-        print(f"json: {arguments.json}")
-    if arguments.plot:
+        print(f"json: {shown(arguments.json)}")
+    if arguments.plot is not None:
         _write_plot(arguments.plot, diagnosis, verification)
-        print(f"picture: {arguments.plot}")
-
-
-def _read_array(path: str) -> Array:
-    """The array of an ``.npy`` file."""
-    try:
-        array = np.load(path, allow_pickle=False)
-    except OSError:
-        raise
-    except Exception as error:  # what a damaged file raises depends on where it is damaged
-        raise StateDictError(f"{path} is not an .npy file of plain numbers, as np.save writes it: {error}") from error
-    if not isinstance(array, np.ndarray):
-        raise StateDictError(f"{path} holds several arrays; the input must be one, as np.save writes it")
-    return array
+        print(f"picture: {shown(arguments.plot)}")
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _tell_source(weights: StatedWeights, assumed: dict[str, Any], unused: list[s
     """Print what the file states, what was assumed in its place, and what was left aside."""
     if weights.stated:
         # the file keeps no order
-        parts = [f"{part} {kind}".strip() for part, kind in sorted(weights.stated.items())]
+        parts = [shown(f"{part} {kind}".strip()) for part, kind in sorted(weights.stated.items())]
         print(f"STATED by the file: {', '.join(parts)}")
     if assumed:
         flags = ", ".join("--" + name.replace("_", "-") for name in assumed)
@@ -170,8 +170,7 @@ def _tell_source(weights: StatedWeights, assumed: dict[str, Any], unused: list[s
             f"ASSUMED, since the file does not state it: {_words(assumed)}. Where it is otherwise, say so by {flags}."
         )
     if unused:
-        shown = ", ".join(unused[:MOST]) + (f" and {len(unused) - MOST} more" if len(unused) > MOST else "")
-        print(f"NOT USED: {shown}")
+        print(f"NOT USED: {listed(unused, MOST)}")
 
 
 def _words(options: dict[str, Any]) -> str:
@@ -200,5 +199,4 @@ def _write_plot(path: str, diagnosis: Diagnosis, verification: Verification | No
     axes = diagnosis.plot()
     if verification is not None:
         verification.plot(ax=axes)
-    with replacing(path) as temporary:
-        axes.figure.savefig(temporary, dpi=130)
+    save_picture(axes.figure, path, dpi=130)

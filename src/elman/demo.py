@@ -13,8 +13,9 @@ from . import plotting
 from .datasets import sunspots, windows
 from .diagnostics import Diagnosis, Verification, diagnose, gradient_flow, spectrum
 from .errors import MissingExtraError
-from .files import check_folder, replacing
+from .files import shown
 from .layers import RNN, Network, Readout
+from .plotting.picture import check_picture, save_picture
 from .training import Adam, History, Update, fit
 
 if TYPE_CHECKING:
@@ -159,12 +160,16 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     ------
     MissingExtraError
         If matplotlib is missing.
+    ArgumentError
+        If the path does not end as a picture does; found before the work, as are the following.
     OSError
         If the picture cannot be written.
     KeyboardInterrupt
         After Ctrl-C, also during the training; there is no picture then.
+    WriteError
+        If the disk is full at the end.
     """
-    check_folder(path)  # this and a missing matplotlib are found before the work, not after it
+    check_picture(path, "the demo's picture")  # this and a missing matplotlib are found before the work, not after it
     figure = new_figure()
     series = load()
     test = slice(series.at(FIRST_TEST_YEAR), None)
@@ -202,9 +207,8 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     plotting.plot_bounds(gradient_flow(network.linearize(x[:, ::16]), bounds=True, rng=rng), ax=left)
     spectrum(network.layer.params["weight_hh_l0"]).plot(ax=right)
     plotting.plot_jacobian_spectrum(network.linearize(x[:, -1]), ax=right)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=120)
-    print(f"\npicture: {os.fspath(path)}")
+    save_picture(figure, path, dpi=120)
+    print(f"\npicture: {shown(os.fspath(path))}")
     return {"errors": errors, "history": history, "before": before, "after": after, "network": network}
 
 

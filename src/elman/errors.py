@@ -6,6 +6,8 @@ Messages say what the thing is, what it must be, what it was, and what to do; th
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class ElmanError(Exception):
     """Base of every exception that elman raises on purpose."""
@@ -29,6 +31,29 @@ class ReadOnlyError(ElmanError, AttributeError):
 
 class StateDictError(ElmanError, ValueError):
     """A mapping of weights does not fit: a key is missing, unknown, or has the wrong shape or type."""
+
+
+class WriteError(ElmanError, OSError):
+    """A file could not be written: the disk is full, a quota is used up, or a pipe has no reader.
+
+    What was at its place before is as it was, unless that is a pipe or a device.
+
+    Attributes
+    ----------
+    errno : int or None
+        The system's number of the error, such as ``errno.ENOSPC`` for a full disk.
+    """
+
+    def __init__(self, message: str, number: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = number
+
+    def __new__(cls, message: str, number: int | None = None) -> Self:  # noqa: D102 as __init__
+        # two arguments would be a number and its words for the built-in class
+        return super().__new__(cls, message)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.args[0], self.errno)
 
 
 class NonFiniteError(ElmanError, FloatingPointError):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, StateDictError
+from ..files import quoted, shown
 from ..layers import GRU, LSTM, MGU, MLP, RNN, Network, Readout
 from ..layers.parameters import Parameterised
 
@@ -73,10 +74,10 @@ def parsed(text: str) -> tuple[Any, dict[str, Any]]:
         kind = CLASSES[call.func.id]
         if unknown := set(options) - set(OPTIONS):
             raise ValueError(f"unknown {', '.join(sorted(unknown))}")
-    except (SyntaxError, ValueError, KeyError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise StateDictError(
-            f"the file's metadata state {text!r}, which must be one of {', '.join(CLASSES)} with options among "
-            f"{', '.join(OPTIONS)}: they are damaged, or of a later version of elman ({error})"
+            f"the file's metadata state {quoted(text)}, which must be one of {', '.join(CLASSES)} with options among "
+            f"{', '.join(OPTIONS)}: they are damaged, or of a later version of elman ({shown(error, 200)})"
         ) from error
     return kind, options
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import ArgumentError, DTypeError, MissingExtraError, ShapeError
+from ..errors import ArgumentError, DTypeError, ElmanError, ShapeError
+from ..files import listed, quoted, shown
 from ..layers import GRU, LSTM, RNN
 from ..layers.parameters import rounded
 from .onnx_branches import Branch, decided, nodes
 from .onnx_export import to_onnx
-from .onnx_graph import Graph, Origin, attributes, is_recurrent, label
+from .onnx_file import load
+from .onnx_graph import Graph, Origin, attributes, is_recurrent, named
 from .onnx_layer import Layer, OnnxLayer
 from .onnx_node import Reading, constant_states, input_tensors, read
 
@@ -69,9 +71,12 @@ def from_onnx(
         If there is no such node, several do not form a stack, or one does what elman's layers do not: peepholes,
         input_forget, clip, other activations, weights that are not constant. If initial states are partly inputs and
         partly constant or zero, or are the parts of one tensor in another order than that of layers and directions. If
-        the nodes are in an ``If`` whose branches differ, or in the body of a Loop or Scan.
+        the nodes are in an ``If`` whose branches differ, or in the body of a Loop or Scan. If the model is damaged,
+        its constants would be far larger than itself, or it keeps weights in other files and is not given as a path.
     ShapeError, DTypeError
         If a weight does not have the shape or type that the operator asks for, or ``node`` is of another type.
+    OSError
+        If the file, or one that holds its weights, cannot be read.
 
     Notes
     -----
@@ -82,7 +87,19 @@ def from_onnx(
     ----------
     ONNX operators RNN, LSTM and GRU, versions 1 to 22: https://onnx.ai/onnx/operators/
     """
-    loaded = _load(model)
+    loaded = load(model)
+    try:
+        return _found(loaded, node, branch, dtype)
+    except (ElmanError, Warning):
+        raise
+    except Exception as error:  # what onnx, NumPy and Python say depends on where a model is damaged
+        raise ArgumentError(
+            f"model must be a valid ONNX model; reading its nodes failed: {type(error).__name__}: {shown(error, 300)}"
+        ) from error
+
+
+def _found(loaded: ModelProto, node: Any, branch: Branch, dtype: DTypeLike | None) -> OnnxLayer:
+    """The layer out of a model in memory."""
     if branch is None and node is not None and _at_top(loaded, node):
         return _layer(Graph(loaded), node, dtype)
     found: list[tuple[dict[str, str], OnnxLayer]] = []
@@ -121,7 +138,7 @@ def _keys(wanted: Any) -> list[Any]:
 
 def _told(way: dict[str, str]) -> str:
     """Branches in words."""
-    return " and ".join(f"the {branch} branch of If {name!r}" for name, branch in way.items())
+    return " and ".join(f"the {branch} branch of If {quoted(name)}" for name, branch in way.items())
 
 
 def _different(one: OnnxLayer, other: OnnxLayer) -> str:
@@ -168,7 +185,7 @@ def _layer(graph: Graph, node: Any, dtype: DTypeLike | None) -> OnnxLayer:
     for first, second in pairwise(chosen):
         if reason := graph.between(first, second):
             raise ArgumentError(
-                f"{_listed(chosen)} are not one stack: {label(second)!r} does not continue {label(first)!r}, {reason}; "
+                f"{_listed(chosen)} are not one stack: {named(second)} does not continue {named(first)}, {reason}; "
                 "load them one by one, by node="
             )
     readings = [read(graph, n) for n in chosen]
@@ -188,44 +205,13 @@ def _layer(graph: Graph, node: Any, dtype: DTypeLike | None) -> OnnxLayer:
     )  # fmt: skip
 
 
-def _load(model: str | os.PathLike[str] | bytes | ModelProto) -> ModelProto:
-    """The model as onnx has it."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtraError("onnx", "onnx", "elman.interop.onnx.from_onnx") from error
-    if isinstance(model, onnx.ModelProto):
-        return _without_functions(model)
-    try:
-        return _without_functions(
-            onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(os.fspath(model))
-        )
-    except OSError:
-        raise
-    # what else comes from onnx are errors of its parser, whose classes are protobuf's and not onnx's
-    except Exception as error:
-        shown = f"{len(model)} bytes" if isinstance(model, bytes) else repr(model)
-        raise ArgumentError(
-            f"model must be an ONNX model: a path, its bytes, or a ModelProto; {shown} could not be read: {error}"
-        ) from error
-
-
-def _without_functions(model: ModelProto) -> ModelProto:
-    """The model with its own functions written out where they are called, if a recurrent node is in one."""
-    if not any(is_recurrent(n) for function in model.functions for n in function.node):
-        return model
-    from onnx.inliner import inline_local_functions
-
-    return inline_local_functions(model)
-
-
 def _select(graph: Graph, wanted: str | int | Sequence[str | int] | None) -> list[NodeProto]:
     """The nodes that are asked for."""
     there = graph.recurrent
     if not there:
         raise ArgumentError(
             "the model has no RNN, LSTM or GRU node at its top level or in an If, which is where elman looks; it has "
-            f"{', '.join(sorted({n.op_type for n in nodes(graph.model.graph)})) or 'no nodes'}"
+            f"{listed(sorted({n.op_type for n in nodes(graph.model.graph)}), 40) or 'no nodes'}"
         )
     if wanted is None:
         return there
@@ -246,7 +232,7 @@ def _select(graph: Graph, wanted: str | int | Sequence[str | int] | None) -> lis
 
 def _listed(nodes: Sequence[NodeProto]) -> str:
     """Names of nodes, with their operators."""
-    return ", ".join(f"{label(n)!r} ({n.op_type})" for n in nodes)
+    return listed((f"{named(n)} ({n.op_type})" for n in nodes), 20)
 
 
 def _shared(readings: list[Reading]) -> dict[str, Any]:
@@ -258,7 +244,7 @@ def _shared(readings: list[Reading]) -> dict[str, Any]:
             differing.append("sequence_lens")
         if differing:
             raise ArgumentError(
-                f"{first.label!r} and {other.label!r} cannot be one layer of elman, since they differ in "
+                f"{quoted(first.label)} and {quoted(other.label)} cannot be one layer of elman, since they differ in "
                 f"{', '.join(differing)}; load them one by one, by node="
             )
     return first.options

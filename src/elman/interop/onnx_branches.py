@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DTypeError
-from .onnx_graph import is_recurrent, label
+from .onnx_graph import is_recurrent, label, named
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 BRANCHES = ("then", "else")
+MOST_WAYS = 256
+"""Ways through a model that are tried: each If doubles them."""
 Branch = str | Mapping[str, str] | None
 
 
@@ -39,10 +41,14 @@ def decided(model: ModelProto, branch: Branch) -> Iterator[tuple[dict[str, str],
     Raises
     ------
     ArgumentError
-        If a recurrent node is in the body of a Loop or Scan, or ``branch`` names what is not there.
+        If a recurrent node is in the body of a Loop or Scan, there are too many ways, or ``branch`` names what is not
+        there.
     """
     _check(model, branch)
-    yield from _ways(model, branch, {})
+    for number, found in enumerate(_ways(model, branch, {})):
+        if number == MOST_WAYS:
+            raise ArgumentError(f"model has more than {MOST_WAYS} ways through its Ifs; choose some by branch=")
+        yield found
 
 
 def _ways(model: ModelProto, branch: Branch, way: dict[str, str]) -> Iterator[tuple[dict[str, str], ModelProto]]:
@@ -55,7 +61,7 @@ def _ways(model: ModelProto, branch: Branch, way: dict[str, str]) -> Iterator[tu
     if node.op_type != "If":
         inner = next(_inside(node))
         raise ArgumentError(
-            f"{inner.op_type} {label(inner)!r} is in the body of {node.op_type} {label(node)!r}, which runs it as "
+            f"{inner.op_type} {named(inner)} is in the body of {node.op_type} {named(node)}, which runs it as "
             "often as the data say: elman has no such layer. Load other nodes by node=, or export the model with the "
             "recurrent operator over the whole sequence"
         )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, MissingExtraError
-from ..files import check_folder, replacing
+from ..files import check_target, replacing
 from ..layers import GRU, LSTM, RNN
 from ..validation import flag
 from .onnx_node import NONLINEARITIES, rows
@@ -85,7 +85,7 @@ def to_onnx(
     DTypeError
         If ``layer`` is something else.
     OSError
-        If the file cannot be written.
+        If the file cannot be written: what is known before is said before the work. WriteError on a full disk.
     """
     kind = _check(layer)
     lengths, initial_state = flag(lengths, "lengths"), flag(initial_state, "initial_state")
@@ -95,7 +95,7 @@ def to_onnx(
     except ImportError as error:
         raise MissingExtraError("onnx", "onnx", "elman.interop.onnx.to_onnx") from error
     if path is not None:
-        check_folder(path)
+        check_target(path)
     states = ("h", "c") if kind == "LSTM" else ("h",)
     inputs, outputs = _interface(layer, states, initial_state, lengths)
     pieces = _Pieces()

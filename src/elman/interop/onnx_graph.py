@@ -6,7 +6,6 @@ those inside an If are brought there by :mod:`elman.interop.onnx_branches`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
+from ..files import quoted, shown
+from .onnx_sizes import Axes, most_numbers, reshaped
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 Array = NDArray[Any]
-Axes = list[tuple[str, ...]]
-"""Axes of a tensor, each the product of named ones; () is an axis of length 1."""
 
 RECURRENT = ("RNN", "LSTM", "GRU")
 QUANTIZED = "DynamicQuantizeLSTM"
@@ -32,6 +31,10 @@ MOVES = {
 SOURCES = {"Constant", "ConstantOfShape"}
 SELECTIONS = {"Gather", "Slice", "Split"}
 """Operators that take parts of their first input along one axis."""
+DEEPEST = 100
+"""Nodes that only move numbers, one after the other; exporters write a handful."""
+SPARE, REPEATS = 2**26, 16
+"""Numbers that constants may have in all: these, and so many for each byte of the model."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +82,25 @@ class Graph:
         self.model = model
         self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         self.producers = {name: node for node in model.graph.node for name in node.output if name}
+        self._declared = {v.name: v.type.tensor_type for v in (*model.graph.value_info, *model.graph.input)}
+        self._constants: dict[str, Array | None] = {}
+        self._zeros: dict[str, bool] = {}
+        self._left = SPARE + REPEATS * model.ByteSize()
         made: set[str] = set()
+        self._depths: dict[str, int] = {}
         for node in model.graph.node:
             if early := [i for i in node.input if i in self.producers and i not in made]:
                 raise ArgumentError(
-                    f"model must have its nodes in order: {node.op_type} {label(node)!r} reads {early[0]!r}, which a "
-                    "later node makes"
+                    f"model must have its nodes in order: {node.op_type} {named(node)} reads {quoted(early[0])}, which "
+                    "a later node makes"
                 )
-            made.update(node.output)
+            outputs = [name for name in node.output if name]
+            followed = node.op_type in MOVES | SOURCES
+            if followed and (made.intersection(outputs) or len(set(outputs)) < len(outputs)):
+                raise ArgumentError(f"model must make each tensor once; {node.op_type} {named(node)} repeats one")
+            made.update(outputs)
+            depth = 1 + max((self._depths.get(i, 0) for i in node.input), default=0) if followed else 0
+            self._depths.update(dict.fromkeys(outputs, depth))
         self.recurrent = [n for n in model.graph.node if is_recurrent(n)]
 
     def constant(self, name: str) -> Array | None:
@@ -94,10 +108,21 @@ class Graph:
 
         Exporters that do not fold constants leave weights as Unsqueeze, Slice and Concat of initializers.
         """
+        # two nodes may read the same tensor, and each of many levels double the paths to it
+        if name not in self._constants:
+            self._check_depth(name)
+            self._constants[name] = self._constant(name)
+        return self._constants[name]
+
+    def _constant(self, name: str) -> Array | None:
+        """As :meth:`constant`, of a tensor that was not asked for before."""
         from onnx import numpy_helper
 
         if name in self.initializers:
-            return numpy_helper.to_array(self.initializers[name])
+            try:
+                return numpy_helper.to_array(self.initializers[name])
+            except Exception as error:  # whatever NumPy says of numbers that do not fit the shape
+                raise ArgumentError(f"initializer {quoted(name)} is damaged: {shown(error, 200)}") from error
         node = self.producers.get(name)
         if node is None or node.op_type not in MOVES | SOURCES:
             return None
@@ -106,10 +131,23 @@ class Graph:
             return None
         return self._evaluate(node, name, values)
 
+    def _check_depth(self, name: str) -> None:
+        """Refuse a tensor behind more nodes than any exporter writes: they are followed by recursion."""
+        if self._depths.get(name, 0) > DEEPEST:
+            raise ArgumentError(f"tensor {quoted(name)} is moved by more than {DEEPEST} nodes, one after the other")
+
+    def _spend(self, n: int, what: str) -> None:
+        """Refuse a model whose constants take far more memory than itself."""
+        self._left -= n
+        if n < 0 or self._left < 0:
+            raise ArgumentError(f"{what} would have {shown(n)} numbers, far more than the model holds: it is damaged")
+
     def _evaluate(self, node: NodeProto, name: str, values: dict[str, Array | None]) -> Array:
         """The output ``name`` of a node, given all its inputs."""
         from onnx import helper
         from onnx.reference import ReferenceEvaluator
+
+        self._spend(most_numbers(node, list(values.values())), f"{node.op_type} {named(node)}")
 
         inputs = [helper.make_tensor_value_info(i, 0, None) for i in values]
         outputs = [helper.make_tensor_value_info(name, 0, None)]
@@ -120,11 +158,18 @@ class Graph:
             (value,) = ReferenceEvaluator(alone).run([name], values)
         # whatever NumPy says of an argument that does not fit
         except Exception as error:
-            raise ArgumentError(f"{node.op_type} {label(node)!r} cannot be evaluated: {error}") from error
+            raise ArgumentError(f"{node.op_type} {named(node)} cannot be evaluated: {shown(error, 300)}") from error
         return np.asarray(value)
 
     def zero(self, name: str) -> bool:
         """Whether a tensor is zero in every run, even if its shape is known only there: zeros of the batch's size."""
+        if name not in self._zeros:
+            self._check_depth(name)
+            self._zeros[name] = self._zero(name)
+        return self._zeros[name]
+
+    def _zero(self, name: str) -> bool:
+        """As :meth:`zero`, of a tensor that was not asked for before."""
         node = self.producers.get(name)
         if node is not None and node.op_type == "ConstantOfShape":
             return all(not np.any(value) for value in attributes(node).values())
@@ -151,12 +196,14 @@ class Graph:
         Followed are Identity, and Split, Slice and Gather along the axis with constant arguments, as long as it is
         known how many parts there are.
         """
+        self._check_depth(name)
         source, of, parts = self._parts(name, axis, size) or (name, size, np.arange(size))
         return Origin(name, source, of, tuple(parts.tolist()))
 
     def _parts(self, name: str, axis: int, size: int | None) -> tuple[str, int, Array] | None:
         """Source, its number of parts, and which of them the tensor has; None if nobody says how many it has."""
         node, size = self.producers.get(name), self._size(name, axis) or size
+        self._spend(size or 0, f"tensor {quoted(name)}")
         found = None
         if node is not None and node.op_type == "Identity":
             found = self._parts(node.input[0], axis, size)
@@ -186,21 +233,17 @@ class Graph:
         # a Gather by one number loses the axis
         return (source, size, taken.ravel()) if taken.ndim == 3 else None
 
-    def _declared(self, name: str) -> Any:
-        """Type and shape that the model declares for a tensor, or None."""
-        graph = self.model.graph
-        return next((v.type.tensor_type for v in (*graph.input, *graph.value_info) if v.name == name), None)
-
     def _type(self, name: str) -> int | None:
         """The declared type of a tensor's numbers."""
-        declared = self._declared(name)
+        declared = self._declared.get(name)
         return None if declared is None else int(declared.elem_type)
 
     def _size(self, name: str, axis: int) -> int | None:
         """The declared length of one of three axes."""
-        declared = self._declared(name)
-        known = declared is not None and len(declared.shape.dim) == 3 and declared.shape.dim[axis].dim_value > 0
-        return int(declared.shape.dim[axis].dim_value) if known else None
+        declared = self._declared.get(name)
+        if declared is None or len(declared.shape.dim) != 3 or declared.shape.dim[axis].dim_value <= 0:
+            return None
+        return int(declared.shape.dim[axis].dim_value)
 
     def between(self, first: NodeProto, second: NodeProto) -> str | None:
         """Why ``second`` does not continue ``first`` as the next layer of a stack does, or None if it does.
@@ -212,12 +255,12 @@ class Graph:
             path.append(node)
             name = node.input[0]
         if name != first.output[0]:
-            return f"it reads {name!r}" + (f" of {node.op_type} {label(node)!r}" if node is not None else "")
+            return f"it reads {quoted(name)}" + (f" of {node.op_type} {named(node)}" if node is not None else "")
         given, wanted, sizes = _outputs(first)
         for node in reversed(path):
             moved = self._move(node, given, sizes)
             if moved is None:
-                return f"what {node.op_type} {label(node)!r} does to the axes is not that of a stack, or not known"
+                return f"what {node.op_type} {named(node)} does to the axes is not that of a stack, or not known"
             given = moved
         return None if given == wanted else f"the axes it reads are {given}, and a stack's are {wanted}"
 
@@ -242,7 +285,7 @@ class Graph:
             rest, total = iter(axes), n + len(numbers)
             return [() if i in {j % total for j in numbers} else next(rest) for i in range(total)]
         if node.op_type == "Reshape" and not options.get("allowzero"):
-            return _reshape(axes, numbers, sizes)
+            return reshaped(axes, numbers, sizes)
         return None
 
 
@@ -266,6 +309,11 @@ def attributes(node: NodeProto) -> dict[str, Any]:
     return {a.name: plain(helper.get_attribute_value(a)) for a in node.attribute}
 
 
+def named(node: NodeProto) -> str:
+    """The name of a node for a message."""
+    return quoted(label(node))
+
+
 def label(node: NodeProto) -> str:
     """The name of a node; many exporters give none, and then that of its first output."""
     return node.name or next(iter(filter(None, node.output)), "")
@@ -279,21 +327,3 @@ def _outputs(node: NodeProto) -> tuple[Axes, Axes, dict[str, int]]:
     if options.get("layout"):
         return [("B",), ("T",), of("D"), of("H")], [("B",), ("T",), of("D", "H")], sizes
     return [("T",), of("D"), ("B",), of("H")], [("T",), ("B",), of("D", "H")], sizes
-
-
-def _reshape(axes: Axes, shape: Sequence[int], sizes: dict[str, int]) -> Axes | None:
-    """Axes after a Reshape: 0 keeps an axis, a number takes axes of known length from the end, -1 the rest."""
-    kept = next((i for i, n in enumerate(shape) if n != 0 or i == len(axes)), len(shape))
-    names, ends = [n for axis in axes[kept:] for n in axis], list(shape[kept:])
-    tail: Axes = []
-    while ends and ends[-1] > 0:
-        taken: tuple[str, ...] = ()
-        length = 1
-        while length < ends[-1] and names and names[-1] in sizes:
-            taken, length = (names[-1], *taken), length * sizes[names.pop()]
-        if length != ends.pop():
-            return None
-        tail.insert(0, taken)
-    if ends == [-1]:
-        return [*axes[:kept], tuple(names), *tail]
-    return None if ends or names else [*axes[:kept], *tail]

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..files import listed, quoted, shown
 from ..layers import GRU, LSTM
-from .onnx_graph import QUANTIZED, Graph, Origin, attributes, label
+from .onnx_graph import QUANTIZED, Graph, Origin, attributes, label, named
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -83,15 +84,15 @@ def read(graph: Graph, node: NodeProto) -> Reading:
     ShapeError, DTypeError
         If a weight does not have the shape or type that the operator asks for.
     """
-    name, given, quantized = f"{node.op_type} {label(node)!r}", attributes(node), node.op_type == QUANTIZED
+    name, given, quantized = f"{node.op_type} {named(node)}", attributes(node), node.op_type == QUANTIZED
     kind = "LSTM" if quantized else node.op_type
     _refuse_attributes(name, kind, given)
     names = [*node.input, *[""] * (12 - len(node.input))]
     P = names[7] if kind == "LSTM" else ""
     if P and not graph.zero(P):
         raise ArgumentError(
-            f"{name}: P={P!r}, peephole weights, cannot be expressed: elman's gates do not read the cell's content; "
-            "train the model without peepholes"
+            f"{name}: P={quoted(P)}, peephole weights, cannot be expressed: elman's gates do not read the cell's "
+            "content; train the model without peepholes"
         )
     if quantized:
         W, R = (_dequantized(graph, name, "WR"[i - 1], names[i], *names[6 + 2 * i : 8 + 2 * i]) for i in (1, 2))
@@ -134,8 +135,9 @@ def input_tensors(origins: list[Origin]) -> list[str]:
     # what is given for the whole of the tensor would fit, and be taken for other layers or directions
     if len(sizes) == 1 and len(parts) == sizes[origins[0].source]:
         raise ArgumentError(
-            f"the initial states must be the parts of {origins[0].source!r} in the order of layers and directions, got "
-            f"{[part for _, part in parts]}; {'load the nodes one by one, by node=, or ' if len(origins) > 1 else ''}"
+            f"the initial states must be the parts of {quoted(origins[0].source)} in the order of layers and "
+            f"directions, got {[part for _, part in parts]}; "
+            f"{'load the nodes one by one, by node=, or ' if len(origins) > 1 else ''}"
             "reorder the tensor before the model reads it"
         )
     return [origin.tensor for origin in origins]
@@ -148,7 +150,7 @@ def constant_states(readings: list[Reading], dtype: np.dtype[Any]) -> Any:
     computed = sum(isinstance(s, Origin) for s in states)
     if 0 < computed < len(states):
         raise ArgumentError(
-            f"the initial states of {', '.join(repr(r.label) for r in readings)} are partly "
+            f"the initial states of {', '.join(quoted(r.label) for r in readings)} are partly "
             f"{'constant' if given else 'zero'} and partly computed when the model runs; make all of them inputs of "
             f"the model, or all constant{'; or load the nodes one by one, by node=' if len(readings) > 1 else ''}"
         )
@@ -172,9 +174,9 @@ def _refuse_attributes(name: str, kind: str, given: dict[str, Any]) -> None:
         raise ArgumentError(f"{name}: {what} cannot be expressed: {why}")
 
     if unknown := sorted(set(given) - KNOWN):
-        refuse(", ".join(unknown), "the attribute is not one of the operator's")
+        refuse(listed(unknown), "the attribute is not one of the operator's")
     if given.get("direction", "forward") not in ("forward", "reverse", "bidirectional"):
-        refuse(f"direction={given['direction']!r}", "it must be forward, reverse or bidirectional")
+        refuse(f"direction={quoted(given['direction'])}", "it must be forward, reverse or bidirectional")
     # 0 and below do not say "none": onnxruntime refuses them for LSTM and GRU, and clips an RNN's whole state to 0 at 0
     if "clip" in given:
         refuse(f"clip={given['clip']:g}", "elman does not clip inside a cell; export the model without this attribute")
@@ -183,7 +185,7 @@ def _refuse_attributes(name: str, kind: str, given: dict[str, Any]) -> None:
     wanted, activations = DEFAULTS.get(kind), [a.lower() for a in given.get("activations", ())]
     if wanted and activations and activations != list(wanted) * (len(activations) // len(wanted)):
         refuse(
-            f"activations={given['activations']}",
+            f"activations={shown(given['activations'])}",
             f"elman's {kind} has {', '.join(a.capitalize() for a in wanted)} in each direction",
         )
 
@@ -195,10 +197,10 @@ def _nonlinearity(name: str, given: dict[str, Any], directions: int) -> str:
     # left out, they are 1 and 0 by the old operator Affine, but 0 and 0 in onnxruntime
     plain = list(parameters["alpha"]) == [1.0] * directions and list(parameters["beta"]) == [0.0] * directions
     if len(set(used)) > 1 or used[0] not in NONLINEARITIES or (used[0] == "affine" and not plain):
-        shown = "".join(f", activation_{k}={list(v)}" for k, v in parameters.items() if v)
+        parameters_told = "".join(f", activation_{k}={list(v)}" for k, v in parameters.items() if v)
         raise ArgumentError(
-            f"{name}: activations={given['activations']}{shown} cannot be expressed: elman's RNN has Tanh, Relu, "
-            "Sigmoid, or Affine with activation_alpha 1 and activation_beta 0, the same in both directions"
+            f"{name}: activations={shown(given['activations'])}{parameters_told} cannot be expressed: elman's RNN has "
+            "Tanh, Relu, Sigmoid, or Affine with activation_alpha 1 and activation_beta 0, the same in both directions"
         )
     return NONLINEARITIES[used[0]]
 
@@ -208,14 +210,16 @@ def _weight(graph: Graph, name: str, what: str, tensor: str) -> Array:
     value = graph.constant(tensor)
     if value is None:
         raise ArgumentError(
-            f"{name}: {what}={tensor!r} must be constant: an initializer, a Constant node, or moved from such; it is "
-            "computed when the model runs. Fold constants first, as exporters and onnxruntime do when asked"
+            f"{name}: {what}={quoted(tensor)} must be constant: an initializer, a Constant node, or moved from such; "
+            "it is computed when the model runs. Fold constants first, as exporters and onnxruntime do when asked"
         )
-    # the small types of ONNX, such as bfloat16, are not of NumPy's kind "f" but widen to float32
-    if value.dtype.kind in "iubcSUO":
-        raise DTypeError(f"{name}: {what}={tensor!r} must hold real floating-point numbers, got {value.dtype}")
+    # the small types of ONNX, such as bfloat16, are not of NumPy's kind "f" but widen to float32; so do its int4
+    if value.dtype.kind != "f" and not value.dtype.name.startswith(("float", "bfloat")):
+        raise DTypeError(f"{name}: {what}={quoted(tensor)} must hold real floating-point numbers, got {value.dtype}")
     if value.ndim < 2:
-        raise ShapeError(f"{name}: {what}={tensor!r} must have the axis of directions first, got shape {value.shape}")
+        raise ShapeError(
+            f"{name}: {what}={quoted(tensor)} must have the axis of directions first, got shape {value.shape}"
+        )
     return value if value.dtype == np.float64 else value.astype(np.float32)
 
 
@@ -229,17 +233,22 @@ def _dequantized(graph: Graph, name: str, what: str, tensor: str, scale: str, ze
     values = {part: graph.constant(source) if source else None for part, source in parts.items()}
     for part, value in values.items():
         if value is None:
-            raise ArgumentError(f"{name}: {part}={parts[part]!r} must be constant: an initializer or a Constant node")
-        if (value.dtype.kind == "f") != part.endswith("scale") or (value.dtype.kind != "f" and value.itemsize != 1):
+            raise ArgumentError(
+                f"{name}: {part}={quoted(parts[part])} must be constant: an initializer or a Constant node"
+            )
+        if (value.dtype.kind == "f") != part.endswith("scale") or (
+            value.dtype.kind != "f" and value.dtype.name not in ("int8", "uint8")
+        ):
             wanted = "floating-point numbers" if part.endswith("scale") else "int8 or uint8"
-            raise DTypeError(f"{name}: {part}={parts[part]!r} must hold {wanted}, got {value.dtype}")
+            raise DTypeError(f"{name}: {part}={quoted(parts[part])} must hold {wanted}, got {value.dtype}")
     w, factor, offset = (np.asarray(value, np.float64) for value in values.values())
     if w.ndim != 3:
-        raise ShapeError(f"{name}: {what}={tensor!r} must have shape (directions, inputs, 4 H), got {w.shape}")
+        raise ShapeError(f"{name}: {what}={quoted(tensor)} must have shape (directions, inputs, 4 H), got {w.shape}")
     for part, array in ((f"{what}_scale", factor), (f"{what}_zero_point", offset)):
         if array.shape not in (w.shape[:1], w[:, 0].shape):
             raise ShapeError(
-                f"{name}: {part}={parts[part]!r} must have shape {w.shape[:1]} or {w[:, 0].shape}, got {array.shape}"
+                f"{name}: {part}={quoted(parts[part])} must have shape {w.shape[:1]} or {w[:, 0].shape}, "
+                f"got {array.shape}"
             )
     columns = [a.reshape(len(w), 1, -1) for a in (offset, factor)]
     return np.ascontiguousarray(((w - columns[0]) * columns[1]).swapaxes(1, 2))
@@ -266,7 +275,7 @@ def _state(graph: Graph, name: str, what: str, tensor: str, sizes: tuple[int, in
         value = row
     if value.ndim != 3 or value.shape[2] != H or value.shape[1 if layout else 0] != n:
         axes = f"(B, {n}, {H})" if layout else f"({n}, B, {H})"
-        raise ShapeError(f"{name}: {what}={tensor!r} must have shape {axes}, got {value.shape}")
+        raise ShapeError(f"{name}: {what}={quoted(tensor)} must have shape {axes}, got {value.shape}")
     return value.swapaxes(0, 1) if layout else value
 
 
@@ -274,5 +283,5 @@ def _origin(graph: Graph, name: str, tensor: str, n: int, layout: int) -> Origin
     """Where initial states come from, of one direction a part."""
     origin = graph.origin(tensor, 1 if layout else 0, n)
     if len(origin.parts) != n:
-        raise ShapeError(f"{name}={tensor!r} must have {n} along its axis of directions, got {len(origin.parts)}")
+        raise ShapeError(f"{name}={quoted(tensor)} must have {n} along its axis of directions, got {len(origin.parts)}")
     return origin

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import ArgumentError, DTypeError, MissingExtraError, StateDictError
-from ..files import replacing
+from ..errors import ArgumentError, DTypeError, ElmanError, MissingExtraError, StateDictError, WriteError
+from ..files import check_source, check_target, listed, quoted, replacing, shown
 from ..layers import MLP, Network, Readout
 from ..layers.parameters import Parameterised
 from ..layers.recurrent import Recurrent
@@ -51,9 +51,10 @@ def save_safetensors(
     DTypeError, ArgumentError
         If the metadata are not text, or take a reserved key.
     OSError
-        If the file cannot be written.
+        If the file cannot be written; WriteError on a full disk.
     """
-    save_file = _import("save_safetensors").numpy.save_file
+    package = _import("save_safetensors")
+    check_target(path)
     given = dict(metadata or {})
     for name, value in given.items():
         if not (isinstance(name, str) and isinstance(value, str)):
@@ -62,7 +63,10 @@ def save_safetensors(
             raise ArgumentError(f"metadata must not have keys that start with {KEY!r}, got {name!r}")
     own = {KEY + ":" + prefix: kind for prefix, kind in kinds(model).items()}
     with replacing(path) as temporary:
-        save_file(model.state_dict(), temporary, metadata=given | own)
+        try:
+            package.numpy.save_file(model.state_dict(), temporary, metadata=given | own)
+        except package.SafetensorError as error:  # a full disk has no class of its own there
+            raise WriteError(f"could not write {shown(os.fspath(path))}: {error}") from error
 
 
 @overload
@@ -104,7 +108,7 @@ def load_safetensors(
     DTypeError
         If the model's dtype cannot hold the numbers exactly.
     ShapeError, ArgumentError
-        If a shape does not fit, or a weight is not finite.
+        If a shape does not fit, or a weight is not finite; if the path is a device or pipe.
     OSError
         If the file cannot be read.
     """
@@ -115,12 +119,14 @@ def load_safetensors(
         written = weights.stated.get(part, kind)
         if written != kind:
             raise StateDictError(
-                f"{os.fspath(path)} holds the weights of {written}, which compute other things in {kind}; make the "
-                "model the same, or let from_safetensors(path) make it"
+                f"{shown(os.fspath(path))} holds the weights of {shown(written)}, which compute other things in "
+                f"{kind}; make the model the same, or let from_safetensors(path) make it"
             )
     for name, value in weights.items():
         if value.dtype == np.float64 and model.dtype != np.float64:
-            raise DTypeError(f'{name} is float64, which a float32 model would round; make it with dtype="float64"')
+            raise DTypeError(
+                f'{shown(name)} is float64, which a float32 model would round; make it with dtype="float64"'
+            )
     model.load_state_dict(weights)
     return model
 
@@ -166,16 +172,21 @@ def from_safetensors(
 def _load(path: str | os.PathLike[str], prefix: str) -> StatedWeights:
     """The weights at a prefix, and what is stated about them."""
     package = _import("load_safetensors")
+    check_source(path)
     try:
         with package.safe_open(path, framework="np") as file:
             names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 not a mapping
             if not names:
-                got = ", ".join(file.keys()) or "no weights"
-                raise StateDictError(f"{os.fspath(path)}: no name starts with {prefix!r}; it holds {got}")
+                got = listed(file.keys(), 20) or "no weights"
+                raise StateDictError(f"{shown(os.fspath(path))}: no name starts with {quoted(prefix)}; it holds {got}")
             words = file.metadata() or {}
             weights = {name.removeprefix(prefix): v for name, v in _read(package, path, file, names).items()}
-    except package.SafetensorError as error:
-        raise StateDictError(f"{os.fspath(path)} is not a safetensors file, or is damaged: {error}") from error
+    except ElmanError:
+        raise
+    except Exception as error:  # also what NumPy says of a shape that the header states
+        raise StateDictError(
+            f"{shown(os.fspath(path))} is not a safetensors file, or is damaged: {shown(error, 300)}"
+        ) from error
     start = f"{KEY}:{prefix}"
     stated = {name.removeprefix(start): kind for name, kind in words.items() if name.startswith(start)}
     return StatedWeights(weights, stated)
@@ -195,7 +206,9 @@ def _read(package: Any, path: str | os.PathLike[str], file: Any, names: list[str
     kinds = {name: file.get_slice(name).get_dtype() for name in names}
     for name, kind in kinds.items():
         if kind not in READABLE:
-            raise StateDictError(f"{name} has the type {kind}, which NumPy does not have; convert it to float32 first")
+            raise StateDictError(
+                f"{shown(name)} has the type {kind}, which NumPy does not have; convert it to float32 first"
+            )
     raw = dict(package.deserialize(Path(path).read_bytes())) if "BF16" in kinds.values() else {}
 
     def one(name: str) -> Array:

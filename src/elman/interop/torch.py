@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, MissingExtraError, StateDictError
+from ..files import listed, quoted
 from ..layers import GRU, LSTM, RNN, Network, Readout
 from ..layers.dense import Dense
 from ..layers.recurrent import Recurrent
@@ -182,8 +183,8 @@ def present(source: Mapping[str, Any], prefix: str) -> list[str]:
     """Names that start with ``prefix``, at least one."""
     names = [name for name in source if isinstance(name, str) and name.startswith(prefix)]
     if not names:
-        got = ", ".join(map(str, source)) or "no weights"
-        raise StateDictError(f"no name of a weight starts with {prefix!r}; got {got}")
+        got = listed((k if isinstance(k, str | int) else type(k).__name__ for k in source), 20) or "no weights"
+        raise StateDictError(f"no name of a weight starts with {quoted(prefix)}; got {got}")
     return names
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import warnings
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ArgumentError, StateDictError
+from ..files import check_source, listed, quoted, shown
+from .arrays_file import ALWAYS, MOST_INFLATED, check_inflated
 from .torch import Array, import_torch, present, values
 
 SAFE_TORCH = (2, 10)
@@ -40,9 +43,11 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
     MissingExtraError
         Without torch.
     StateDictError
-        If the file holds other things than tensors and plain values, is damaged, or has no weights at this place.
+        If the file holds other things than tensors and plain values, is damaged, would take far
+        more memory than the file has bytes, or has no weights at this place.
     ArgumentError
-        For a version of torch before 2.10, whose ``weights_only`` can be made to run code.
+        For a version of torch before 2.10, whose ``weights_only`` can be made to run code; if the path is a device or
+        pipe.
     OSError
         If the file cannot be read.
     """
@@ -52,33 +57,48 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
             f"load_pt must have torch 2.10 or later, got {torch.__version__}: a file can run code in earlier ones "
             '(CVE-2025-32434, CVE-2026-24747). pip install "torch>=2.10", or save the weights as safetensors'
         )
+    size, file = check_source(path), shown(os.fspath(path))
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                check_inflated(archive, size)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a TorchScript archive, which is refused below
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
     except Exception as error:  # what a damaged file raises depends on where it is damaged
         if "TorchScript" in str(error):
             raise StateDictError(
-                f"{os.fspath(path)} is a program of TorchScript, which would run when it is loaded. Where you trust "
+                f"{file} is a program of TorchScript, which would run when it is loaded. Where you trust "
                 "it, save its weights: torch.save(torch.jit.load(path).state_dict(), other)"
             ) from error
         raise StateDictError(
-            f"{os.fspath(path)} must hold tensors and plain values only, as torch.save(model.state_dict(), path) "
+            f"{file} must hold tensors and plain values only, as torch.save(model.state_dict(), path) "
             f"writes; it holds other objects{_named(error)}, whose loading could run code, or is damaged. Nothing of "
             "it was run"
         ) from error
+    return _weights(torch, content, prefix, key, path, size)
+
+
+def _weights(torch: Any, content: Any, prefix: str, key: str | None, path: Any, size: int) -> dict[str, Array]:
+    """The arrays at a prefix of what a file holds."""
     weights = content if key is None else _entry(content, key, path)
     names = present(weights, prefix) if isinstance(weights, Mapping) and weights else []
     if not names or not all(isinstance(weights[name], torch.Tensor) for name in names):
-        inside = [k for k, v in weights.items() if isinstance(v, Mapping)] if isinstance(weights, Mapping) else []
-        raise StateDictError(
-            f"{os.fspath(path)} must hold weights by name{'' if key is None else f' under {key!r}'}, got "
-            f"{_describe(weights)}; where one of its entries holds them, give its name as key (--key), "
-            f"such as {str(inside[0]) if inside else 'state_dict'!r}"
+        inside = (
+            [k for k, v in weights.items() if isinstance(k, str) and isinstance(v, Mapping)]
+            if isinstance(weights, Mapping)
+            else []
         )
-    return {name.removeprefix(prefix): values(weights[name], name) for name in names}
+        raise StateDictError(
+            f"{shown(os.fspath(path))} must hold weights by name{'' if key is None else ' under ' + quoted(key)}, got "
+            f"{_describe(weights)}; where one of its entries holds them, give its name as key (--key), "
+            f"such as {quoted(inside[0] if inside else 'state_dict')}"
+        )
+    # a tensor may repeat its few numbers without end
+    total = sum(weights[name].numel() * weights[name].element_size() for name in names)
+    if total > ALWAYS + MOST_INFLATED * size:
+        raise StateDictError(f"{shown(os.fspath(path))} has {size} bytes, and its tensors would take {total}")
+    return {name.removeprefix(prefix): values(weights[name], shown(name)) for name in names}
 
 
 def _named(error: Exception) -> str:
@@ -90,7 +110,7 @@ def _named(error: Exception) -> str:
 def _entry(content: Any, key: str, path: str | os.PathLike[str]) -> Any:
     """The entry ``key`` of a checkpoint."""
     if not isinstance(content, Mapping) or key not in content:
-        raise StateDictError(f"{os.fspath(path)} has no entry {key!r}; it holds {_describe(content)}")
+        raise StateDictError(f"{shown(os.fspath(path))} has no entry {quoted(key)}; it holds {_describe(content)}")
     return content[key]
 
 
@@ -98,5 +118,8 @@ def _describe(content: Any) -> str:
     """What a file holds, in a few words."""
     if not isinstance(content, Mapping):
         return type(content).__name__
-    shown = [f"{k!r} ({type(v).__name__})" for k, v in content.items()]
-    return "the entries " + (", ".join(shown[:MOST] + ["..."] * (len(shown) > MOST)) or "(none)")
+    # other keys than text could be long to write
+    keys = [quoted(k) if isinstance(k, str | int) else type(k).__name__ for k in content]
+    return "the entries " + (
+        listed((f"{k} ({type(v).__name__})" for k, v in zip(keys, content.values(), strict=True)), MOST) or "(none)"
+    )

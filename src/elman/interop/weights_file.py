@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateDictError
+from ..files import check_source, listed, quoted, shown
 from ..layers import GRU, RNN, Network
 from ..layers.recurrent import Recurrent
+from .arrays_file import read_npz
 from .metadata import StatedWeights, stated_under
 from .safetensors import load_safetensors
 from .state_dict import cell_of, layer_from_weights, model_from_weights, numbered, prefixes
@@ -45,28 +47,27 @@ def read_weights(path: str, key: str | None = None) -> StatedWeights:
         If it is none of these, is damaged, or ``key`` is given for a file without entries.
     MissingExtraError
         Without the package that reads it.
-    OSError
-        If it cannot be read.
+    ArgumentError, OSError
+        If it cannot be read, see :func:`elman.files.check_source`.
     """
+    check_source(path)
     with open(path, "rb") as file:
         start = file.read(9)
         members = _members(file)
     if path.endswith((".pt", ".pth")) or start[:1] == b"\x80" or any(name.endswith("data.pkl") for name in members):
         return StatedWeights(load_pt(path, key=key), {})
     if key is not None:
-        raise StateDictError(f"{path} is not a file of torch.save: there are no entries to take {key!r} from")
+        raise StateDictError(
+            f"{shown(path)} is not a file of torch.save: there are no entries to take {quoted(key)} from"
+        )
     if path.endswith(".safetensors") or start[8:] == b"{":
         return load_safetensors(path)
     for first, what in FOREIGN.items():
         if start.startswith(first):
-            raise StateDictError(f"{path} is not an .npz, .safetensors or torch.save file, but {what}")
+            raise StateDictError(f"{shown(path)} is not an .npz, .safetensors or torch.save file, but {what}")
     if not members:
-        raise StateDictError(f"{path} is not an .npz of named arrays, as np.savez writes it")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return StatedWeights({name: np.asarray(archive[name]) for name in archive.files}, {})
-    except Exception as error:  # what a damaged file raises depends on where it is damaged
-        raise StateDictError(f"{path} is not an .npz of plain arrays, as np.savez writes it: {error}") from error
+        raise StateDictError(f"{shown(path)} is not an .npz of named arrays, as np.savez writes it")
+    return StatedWeights(read_npz(path), {})
 
 
 def _members(file: Any) -> list[str]:
@@ -76,7 +77,7 @@ def _members(file: Any) -> list[str]:
     try:
         with zipfile.ZipFile(file) as archive:
             return archive.namelist()
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, struct.error):
         return []
 
 
@@ -133,16 +134,15 @@ def model_in_file(
 
 def _listing(weights: Mapping[str, Array], prefix: str) -> str:
     """Why nothing was found at a prefix, what there is, and where something would be found."""
-    shown = [f"{name} {value.shape}" for name, value in weights.items()]
-    rest = [f"and {len(shown) - MOST} more"] * (len(shown) > MOST)
+    there = listed((f"{shown(name)} {value.shape}" for name, value in weights.items()), MOST)
     starts = prefixes(weights)
     cure = (
-        f". A recurrent layer is at the prefix {' or '.join(map(repr, starts))}"
+        f". A recurrent layer is at the prefix {' or '.join(map(quoted, starts[:MOST]))}"
         if starts
         else ". There is no recurrent layer under PyTorch's names in it"
     )
     return (
         "the weights must have PyTorch's names, weight_ih_l0, weight_hh_l0 and so on (of a cell weight_ih, weight_hh), "
-        f"right after the prefix {prefix!r}, or after 'layer.' beside 'readout.'; the file holds "
-        f"{', '.join(shown[:MOST] + rest) or 'nothing'}{cure}"
+        f"right after the prefix {quoted(prefix)}, or after 'layer.' beside 'readout.'; the file holds "
+        f"{there or 'nothing'}{cure}"
     )
