@@ -435,7 +435,7 @@ def test_linearization(dtype):
     before = lin.jvp(u)
     layer.theta[:] = 0
     assert np.array_equal(lin.jvp(u), before)
-    with pytest.raises(ArgumentError, match="step must lie"):
+    with pytest.raises(ArgumentError, match="t must be in 0 .. 5"):
         lin.jacobian(6)
 
 

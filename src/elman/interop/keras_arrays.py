@@ -23,6 +23,11 @@ def is_cudnn(arrays: list[Array]) -> bool:
     return isinstance(arrays[-1], _Doubled)
 
 
+def _known(value: Any) -> Any:
+    """An array of bfloat16, a type of the package ml_dtypes that NumPy does not know, as float32, which holds it."""
+    return value.astype(np.float32) if "bfloat16" in str(getattr(value, "dtype", "")) else value
+
+
 def directions(given: Any) -> list[list[Array]]:
     """The arrays of one layer, two or three for each direction, in the layout of Keras 3."""
     if not isinstance(given, list | tuple):
@@ -32,9 +37,7 @@ def directions(given: Any) -> list[list[Array]]:
             "a recurrent layer of Keras has kernel, recurrent kernel and perhaps bias, twice if it is bidirectional; "
             f"got {len(given)} arrays{'' if given else ': build it first by calling it'}"
         )
-    arrays = [plain(value, "weights") for value in given]
-    # a type of the package ml_dtypes, whose kind NumPy does not know
-    arrays = [a.astype(np.float32) if a.dtype.name == "bfloat16" else a for a in arrays]
+    arrays = [plain(_known(value), "weights") for value in given]
     n = len(arrays) if len(arrays) < 4 else len(arrays) // 2
     for i, a in enumerate(arrays):
         if a.dtype.kind != "f":
