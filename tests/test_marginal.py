@@ -17,6 +17,7 @@ from elman.diagnostics.marginal import marginal_modes, time_constants
 from elman.diagnostics.mean_field import mean_field
 from elman.diagnostics.memory import memory_capacity
 from elman.diagnostics.partial_spectrum import partial_spectrum
+from elman.diagnostics.resolvent import numerical_radius
 from elman.diagnostics.spectrum import spectrum
 from elman.errors import ArgumentError
 from elman.layers import RNN
@@ -362,3 +363,16 @@ def test_nothing_warns():
         warnings.simplefilter("error")
         for W in (*(W for W, _ in BOUNDED.values()), *(W for W, _ in UNBOUNDED.values()), np.zeros((2, 2)), [[1.0]]):
             str(spectrum(W))
+
+
+@pytest.mark.parametrize("n", [2, 5, 10])
+@pytest.mark.parametrize("scale", [1.0, 0.7])
+def test_multiples_of_the_identity_to_rounding_have_a_field_of_values(n, scale):
+    """LAPACK's drivers for a single eigenvalue give up on some of them."""
+    plane = pytest.importorskip("elman.plotting.plane")
+    for seed in range(60):
+        Q = scipy.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
+        W = scale * Q @ Q.T
+        assert numerical_radius(W) == pytest.approx(scale, rel=1e-12)
+        if seed < 10:
+            np.testing.assert_allclose(plane.field_of_values(W), scale, rtol=1e-12)

@@ -32,9 +32,7 @@ def numerical_radius(W: Array) -> float:
     symmetric, skew = (W + W.T) / 2, (W - W.T) / 2
 
     def support(theta: float) -> float:
-        hermitian = np.cos(theta) * symmetric + 1j * np.sin(theta) * skew
-        top = len(W) - 1
-        return float(scipy.linalg.eigvalsh(hermitian, subset_by_index=(top, top))[0])
+        return top_eigenpair(np.cos(theta) * symmetric + 1j * np.sin(theta) * skew)[0]
 
     angles = np.linspace(0, np.pi, _ANGLES)
     values = np.array([support(theta) for theta in angles])
@@ -59,6 +57,19 @@ def numerical_radius_in_words(value: float, rounding: float) -> str:
     if value > 1 + rounding:
         return "above 1: short-term growth is possible"
     return f"{'' if value < 1 - rounding else '1 to rounding: '}powers never exceed 2 (Berger)"
+
+
+def top_eigenpair(hermitian: Array) -> tuple[float, Array]:
+    """Largest eigenvalue of a Hermitian matrix (H, H), and a unit eigenvector (H,)."""
+    top = len(hermitian) - 1
+    try:
+        values, vectors = scipy.linalg.eigh(hermitian, subset_by_index=(top, top))
+    except np.linalg.LinAlgError:
+        values = vectors = np.empty(0)
+    if not len(values):
+        # LAPACK's drivers for single eigenvalues give up on some multiples of the identity to rounding, or find none
+        values, vectors = scipy.linalg.eigh(hermitian, driver="evd")
+    return float(values[-1]), vectors[:, -1]
 
 
 def kreiss_constant(triangular: Array, eigenvalues: Array, norm: float) -> float:

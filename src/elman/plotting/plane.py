@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
+from ..diagnostics.resolvent import top_eigenpair
 from ..errors import ArgumentError, MissingExtraError
 from ..linearization import Array, Linearization
 from ..validation import real_numbers
@@ -268,11 +269,11 @@ def field_of_values(W: Array) -> Array:
         A closed polygon with corners on the boundary, counter-clockwise: ``v^* W v`` with ``v`` the eigenvector of the
         largest eigenvalue of ``(e^{-i theta} W + h.c.) / 2`` (C. R. Johnson, SIAM J. Numer. Anal. 15, 1978).
     """
-    symmetric, skew, top = (W + W.T) / 2, (W - W.T) / 2, len(W) - 1
+    symmetric, skew = (W + W.T) / 2, (W - W.T) / 2
     upper = np.empty(_DIRECTIONS, dtype=np.complex128)
     for i, theta in enumerate(np.linspace(0, np.pi, _DIRECTIONS)):
         hermitian = np.cos(theta) * symmetric - 1j * np.sin(theta) * skew
-        v = scipy.linalg.eigh(hermitian, subset_by_index=(top, top))[1][:, 0]
+        v = top_eigenpair(hermitian)[1]
         upper[i] = np.vdot(v, W @ v)
     # A real matrix looks the same above and below the real axis. The point of a multiple eigenvalue may have come from
     # the other side.
