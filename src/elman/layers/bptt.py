@@ -217,7 +217,7 @@ def backward(
         if name in out:
             out[name][...] = restarted[:, i, :size].sum(axis=0)
     squares = descent.squares.reshape(T, B, d.n_states)
-    if _left_range(squares[..., 0], record, None if d_output is None else d_output.view(d.R), d_state):
+    if squares.size and d.dtype == np.float64 and _left_range(squares[..., 0], d, record, d_output, d_state):
         # the rows themselves are gone: the way back once more, step by step
         again = Descent(d, params, record, d_output, d_state)
         again.norms = np.zeros(squares.shape)
@@ -227,14 +227,13 @@ def backward(
     return d_initial, np.sqrt(squares)
 
 
-def _left_range(squares: Array, record: Record, d_output: Array | None, d_state: Array | None) -> bool:
+def _left_range(squares: Array, d: Direction, record: Record, d_output: Rows | None, d_state: Array | None) -> bool:
     """Whether a sum of squares (T, B) of a gradient in float64 may have under- or overflowed.
 
     A zero is one where no gradient has entered yet, unless what enters is too small for its squares.
     """
-    if record.states.dtype != np.float64 or not squares.size:
-        return False
-    least, most = squares.min(), squares.max()
+    # the methods min and max cost twice as much, which shows in small layers
+    least, most = float(np.minimum.reduce(squares, axis=None)), float(np.maximum.reduce(squares, axis=None))
     if not most < np.inf or 0 < least < SMALLEST_SUM:
         return True
     if least >= SMALLEST_SUM:
@@ -245,7 +244,8 @@ def _left_range(squares: Array, record: Record, d_output: Array | None, d_state:
     valid = np.arange(squares.shape[1]) < record.schedule.active[: len(squares), None]
     entered = np.logical_or.accumulate((living & valid)[::-1])[::-1]
     return bool((~living[:-1] & entered[1:]).any()) or any(
-        part is not None and bool(((part != 0) & (np.abs(part) < SMALLEST_ENTRY)).any()) for part in (d_output, d_state)
+        part is not None and bool(((part != 0) & (np.abs(part) < SMALLEST_ENTRY)).any())
+        for part in (None if d_output is None else d_output.view(d.R), d_state)
     )
 
 
