@@ -14,6 +14,7 @@ import pytest
 
 import elman
 from elman.errors import ElmanError
+from elman.layers.losses import get_loss
 
 X = np.random.default_rng(0).standard_normal((4, 3, 2))
 Y = np.random.default_rng(1).standard_normal((4, 3, 1))
@@ -517,3 +518,38 @@ def test_a_sum_of_biases_that_overflows(cell, dtype, run):
         layer.params[name][...] = np.finfo(dtype).max
     with pytest.raises(elman.errors.NonFiniteError, match="bias_ih_l0 and bias_hh_l0"):
         getattr(layer, run)(np.ones((2, 1, 2)))
+
+
+OUTPUT, CLASSES = np.random.default_rng(6).standard_normal((4, 3)), np.array([0, 1, 2, 0])
+ELSEWHERE = {
+    "mse(output)": ("array", lambda v: get_loss("mse").value_and_gradient(v, OUTPUT), OUTPUT),
+    "mse(target)": ("array", lambda v: get_loss("mse").value_and_gradient(OUTPUT, v), OUTPUT),
+    "cross_entropy(output)": ("array", lambda v: get_loss("cross_entropy").value_and_gradient(v, CLASSES), OUTPUT),
+    "cross_entropy(target)": ("array", lambda v: get_loss("cross_entropy").value_and_gradient(OUTPUT, v), CLASSES),
+    "scale_to_radius(W)": ("array", lambda v: elman.initializers.scale_to_radius(v, 0.5), np.eye(3)),
+    "scale_to_radius(radius)": ("number", lambda v: elman.initializers.scale_to_radius(np.eye(3), v)),
+    "gaussian(gain)": ("number", elman.initializers.gaussian),
+    "spectral_radius(radius)": ("number", elman.initializers.spectral_radius),
+    "Spectrum.pseudospectral_radius(eps)": ("number", lambda v: elman.spectrum(W).pseudospectral_radius(v)),
+    "Spectrum.pseudospectrum(points)": ("size", lambda v: elman.spectrum(W).pseudospectrum(v)),
+    "Spectrum.pseudospectrum(window)": ("linear", lambda v: elman.spectrum(W).pseudospectrum(3, v), [-1.0, 1, -1, 1]),
+    "FixedPoints.modes(point)": ("size", lambda v: elman.fixed_points(rnn(), starts=2, rng=0).modes(v)),
+    "check_adjoint(rtol)": ("any number", lambda v: elman.testing.check_adjoint(stack(), rtol=v)),
+    "check_adjoint(vectors)": ("size", lambda v: elman.testing.check_adjoint(stack(), vectors=v)),
+}
+"""What is public and not walked above: losses and initialisers called by themselves, methods of results."""
+LOSS_OF_NAN = ("mse(output)", "mse(target)", "cross_entropy(output)", "cross_entropy(target)")
+
+
+@pytest.mark.parametrize(
+    ("call", "bad"),
+    [
+        pytest.param(call, bad(good[0]) if callable(bad) else bad, id=f"{thing}-{title}")
+        for thing, (kind, call, *good) in ELSEWHERE.items()
+        for title, bad in BAD[kind].items()
+        if title != "NaN" or thing not in LOSS_OF_NAN  # whose loss is NaN, which training refuses
+    ],
+)
+def test_bad_values_are_refused_elsewhere(call, bad):
+    with pytest.raises(ElmanError):
+        call(bad)

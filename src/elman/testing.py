@@ -20,7 +20,7 @@ from .kernels.parallel import get_num_threads, set_num_threads
 from .layers.buffers import Fresh
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
-from .validation import real_numbers
+from .validation import number, real_numbers, size
 
 Array = NDArray[Any]
 Step = Callable[[Mapping[str, Array], Array, Array], Array]
@@ -49,6 +49,7 @@ def check_adjoint(lin: Linearization, *, vectors: int = 3, rtol: float = 1e-12, 
         Naming the window and the difference.
     """
     rng = generator(rng)
+    vectors, rtol = size(vectors, "vectors"), number(rtol, "rtol")
     n, S, T = lin.n_sequences, lin.state_size, lin.n_steps
     for t0, t1 in [(0, T), (0, 1), (T - 1, T), (T // 2, T // 2 + 1)]:
         u, v = rng.standard_normal((2, n, vectors, S)).astype(lin.dtype)

@@ -226,7 +226,7 @@ class Diagnosis:
         -----
         Secant steps on the log scale (or on the bias), kept inside a bracket once there is one.
         """
-        if not isinstance(target, int | float) or not math.isfinite(target):
+        if isinstance(target, bool) or not isinstance(target, int | float) or not math.isfinite(target):
             raise ArgumentError(f"target must be a finite rate in nats per step, got {target!r}")
         tolerance = positive_number(tolerance, "tolerance", "nats per step")
         max_runs = whole_number(max_runs, "max_runs", 2)

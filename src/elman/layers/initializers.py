@@ -113,7 +113,9 @@ def scale_to_radius(W: Array, radius: float) -> Array:
         factor helps), or not square.
     """
     radius = _scale(radius, "radius")
-    W = np.asarray(W, dtype=np.float64)
+    W = real_numbers(W, "W").astype(np.float64)
+    if not np.isfinite(W).all():
+        raise ArgumentError("W must be finite: a matrix with NaN or infinite entries has no spectral radius")
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         raise ArgumentError(f"only a square matrix has a spectral radius, got shape {W.shape}")
     now = radius_of(W)

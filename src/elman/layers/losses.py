@@ -17,7 +17,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..given import kind, model_cure
 from ..kernels.exponential import exp, log
 from ..kernels.squares import sum_of_squares
-from ..validation import all_finite, choice, plain
+from ..validation import all_finite, choice, in_place, plain
 
 Array = NDArray[Any]
 
@@ -96,6 +96,7 @@ class MeanSquaredError:
         DTypeError, ShapeError
             As :meth:`check_target`; shapes are never broadcast.
         """
+        output, target = in_place(output, "output"), plain(target, "target")
         self.check_target(target, output.shape)
         size = max(1, output.size)
         difference = np.subtract(output, target, dtype=output.dtype)
@@ -168,6 +169,7 @@ class CrossEntropy:
         DTypeError, ShapeError, ArgumentError
             As :meth:`check_target`.
         """
+        output, target = in_place(output, "output"), plain(target, "target")
         self.check_target(target, output.shape)
         n_positions, n_classes = max(1, target.size), output.shape[-1]
         logits, classes = output.reshape(-1, n_classes), target.reshape(-1)
