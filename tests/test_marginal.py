@@ -207,7 +207,9 @@ def test_partial_spectra_have_marginal_modes():
     rng = np.random.default_rng(0)
     angles = rng.uniform(0.1, 3, 100)
     radii = np.concatenate([[1.0, 1.0], rng.uniform(0, 0.8, 98)])
-    s = partial_spectrum(sp.block_diag([r * rotation(a) for r, a in zip(radii, angles, strict=True)], format="csr"))
+    s = partial_spectrum(
+        sp.block_diag([sp.csr_array(r * rotation(a)) for r, a in zip(radii, angles, strict=True)], format="csr")
+    )
     assert s.stability == "marginal"
     assert s.marginal[:4].all()
     assert not s.marginal[4:].any()
@@ -216,7 +218,7 @@ def test_partial_spectra_have_marginal_modes():
     assert s.to_dict()["stability"] == "marginal"
     for radius, kind in ((1 - 1e-6, "decaying"), (1 + 1e-6, "growing")):
         radii[:2] = radius
-        blocks = [r * rotation(a) for r, a in zip(radii, angles, strict=True)]
+        blocks = [sp.csr_array(r * rotation(a)) for r, a in zip(radii, angles, strict=True)]
         assert partial_spectrum(sp.block_diag(blocks, format="csr")).stability == kind
     exact = partial_spectrum(sp.diags_array(np.linspace(-0.5, 1.0, 50)).tocsr())
     assert (exact.stability, exact.marginal.sum()) == ("marginal", 1)
