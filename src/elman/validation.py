@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import ArgumentError, DTypeError, ShapeError
 from .given import NUMBERS
 from .given import array as as_array
-from .lists import is_list as is_list
 from .scalars import choice as choice
 from .scalars import flag as flag
 from .scalars import index as index

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ArgumentError
 from ..layers import GRU, LSTM, RNN
 from ..layers.batch import Batch
-from ..validation import is_list, plain
+from ..lists import is_list
+from ..validation import plain
 
 Array = NDArray[Any]
 Layer = RNN | LSTM | GRU
