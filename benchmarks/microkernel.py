@@ -46,7 +46,8 @@ SHAPES = (
 """Rows N, terms of a sum K, columns J."""
 
 STEPS = 100
-CHAINS = 4 * HOST.columns
+CHAINS = max(kind.rows * kind.columns for kind in HOST.tiles)
+TILES = " and ".join(f"{kind.rows} x {kind.columns}" for kind in HOST.tiles)
 TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
 
 compiled = numba.njit(nogil=True, error_model="numpy")
@@ -180,7 +181,7 @@ def main() -> None:
     rates = ", ".join(f"{rate / 1e9:.1f} GF/s {dtype}" for dtype, rate in peaks.items())
     header = ["N x K x J", *(f"{kernel} {dtype}" for kernel in ("affine", "accumulate") for dtype in DTYPES)]
     lines = [
-        f"- {processor()}; vectors of {HOST.vector_bytes} bytes, tile 4 x {HOST.columns}; numba {numba.__version__}",
+        f"- {processor()}; vectors of {HOST.vector_bytes} bytes, tiles {TILES}; numba {numba.__version__}",
         f"- peak of one core: {rates}; in the table GF/s (share of the peak)",
         "",
         markdown_table(header, (row(shape, peaks, seconds) for shape in SHAPES)),

@@ -60,9 +60,9 @@ def test_check_cell_catches_a_wrong_jacobian():
 
 
 def test_check_cell_catches_wrong_weight_gradients():
-    def gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, x1, h0, r0, r1, *rest):
+    def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, *rest):
         # the one-step mistake: the last row of states is never read
-        module.gradients(X, x_rs, states, s_rs, delta, d_rs, one, D, H, x1, h0, r0, r1 - 1, *rest)
+        module.gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1 - 1, *rest)
 
     with pytest.raises(AssertionError, match="theta"):
         check_cell(wrong(gradients=gradients), "tanh")

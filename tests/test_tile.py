@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from elman.kernels import tile
 from elman.kernels.compile import integer
 from elman.kernels.cover import COLUMNS, SINGLE
-from elman.kernels.host import Host, host_for_tests, host_from_features
+from elman.kernels.host import AVX2, AVX512, NEON, SSE2, host_for_tests, host_from_features
 from elman.kernels.tile import affine, padded, row_stride
 from elman.kernels.vector import lanes_of
 
@@ -21,7 +21,7 @@ compiled = pytest.mark.skipif(
     config.DISABLE_JIT, reason="bits are promised for compiled code; NumPy sums in its own order"
 )
 
-SIZES = (0, 1, 2, 3, 4, 5, 7, 13)
+SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 13, 22)
 
 
 def rows_of(rng, n, width, stride, dtype, offset=0):
@@ -398,16 +398,16 @@ def test_the_compiled_product_equals_its_twin(rows, columns, dtype):
 @pytest.mark.parametrize(
     ("features", "host"),
     [
-        ("+sse2,+avx,+avx2,+fma,+avx512f,+avx512vl", Host(64, 4, 8)),
-        ("+avx512f", Host(64, 4, 8)),
-        ("+sse2,+avx,+avx2,+fma,-avx512f", Host(32, 3, 8)),
-        ("+fma,+avx2", Host(32, 3, 8)),
-        ("+avx2,-fma", Host(16, 3, 8)),
-        ("+avx,+fma,-avx2", Host(16, 3, 8)),
-        ("+neon,+fp-armv8", Host(16, 4, 8)),
-        ("+sse2,-avx", Host(16, 3, 8)),
-        ("-avx512f,-avx2,-neon", Host(16, 3, 8)),
-        ("", Host(16, 3, 8)),
+        ("+sse2,+avx,+avx2,+fma,+avx512f,+avx512vl", AVX512),
+        ("+avx512f", AVX512),
+        ("+sse2,+avx,+avx2,+fma,-avx512f", AVX2),
+        ("+fma,+avx2", AVX2),
+        ("+avx2,-fma", SSE2),
+        ("+avx,+fma,-avx2", SSE2),
+        ("+neon,+fp-armv8", NEON),
+        ("+sse2,-avx", SSE2),
+        ("-avx512f,-avx2,-neon", SSE2),
+        ("", SSE2),
     ],
 )
 def test_the_tile_is_chosen_from_the_features(features, host):
@@ -417,15 +417,15 @@ def test_the_tile_is_chosen_from_the_features(features, host):
 @pytest.mark.parametrize("machine", ["arm64", "aarch64", "ARM64"])
 def test_every_64_bit_arm_has_32_registers(machine):
     """Apple's: LLVM is told of no features."""
-    assert host_from_features("", machine) == Host(16, 4, 8)
-    assert host_from_features("", "x86_64") == Host(16, 3, 8)
+    assert host_from_features("", machine) == NEON
+    assert host_from_features("", "x86_64") == SSE2
 
 
-@pytest.mark.parametrize(("setting", "columns"), [("16", 4), ("32", 3), ("64", 4)])
-def test_another_length_of_vectors_can_be_set(setting, columns):
-    own = Host(32, 3, 8)
+@pytest.mark.parametrize(("setting", "host"), [("16", NEON), ("32", AVX2), ("64", AVX512)])
+def test_another_length_of_vectors_can_be_set(setting, host):
+    own = AVX2
     assert host_for_tests(own, None) == host_for_tests(own, "") == own
-    assert host_for_tests(own, setting) == Host(int(setting), columns, 8)
+    assert host_for_tests(own, setting) == host
     with pytest.raises(ValueError, match="ELMAN_VECTOR_BYTES must be 16, 32 or 64, got '8'"):
         host_for_tests(own, "8")
 
@@ -438,7 +438,7 @@ EMIT = """
 
     host.HOST = host.host_from_features({features!r})
     if {columns}:
-        host.HOST = host.HOST._replace(columns={columns})
+        host.HOST = host.HOST._replace(tiles=(host.Tile(4, {columns}),))
     for module in (vector, cover, tile):
         importlib.reload(module)
 
@@ -465,15 +465,15 @@ EMIT = """
 """
 """Prints the assembler of the product for a processor, on a machine that may have another; nothing of it is run."""
 
-AVX2 = "+sse2,+sse4.2,+avx,+avx2,+fma,+bmi,+bmi2"
-AVX512 = AVX2 + ",+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx512cd"
+HASWELL = "+sse2,+sse4.2,+avx,+avx2,+fma,+bmi,+bmi2"
+SKYLAKE = HASWELL + ",+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx512cd"
 
 PROCESSORS = {
-    "avx512": ("skylake-avx512", AVX512, "x86_64-unknown-linux-gnu", 16, "%zmm"),
-    "avx2": ("haswell", AVX2, "x86_64-unknown-linux-gnu", 12, "%ymm"),
-    "neon": ("neoverse-n1", "+neon", "aarch64-unknown-linux-gnu", 16, "fmla\tv"),
+    "avx512": ("skylake-avx512", SKYLAKE, "x86_64-unknown-linux-gnu", AVX512, "%zmm"),
+    "avx2": ("haswell", HASWELL, "x86_64-unknown-linux-gnu", AVX2, "%ymm"),
+    "neon": ("neoverse-n1", "+neon", "aarch64-unknown-linux-gnu", NEON, "fmla\tv"),
 }
-"""Processor, features, triple, accumulators of the widest tile, vector registers."""
+"""Processor, features, triple, what is chosen for it, vector registers."""
 
 
 def inner_loops(assembler, multiply_add):
@@ -515,13 +515,14 @@ def loops_for(run_script, tmp_path, processor, names, columns=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_no_tile_spills(processor, run_script, tmp_path):
-    *_, accumulators, register = PROCESSORS[processor]
+    *_, chosen, register = PROCESSORS[processor]
+    accumulators = [kind.rows * kind.columns for kind in chosen.tiles]
     for loops in loops_for(run_script, tmp_path, processor, ("float32", "float64")):
         widest, lines = max(loops, key=lambda loop: loop[0])
         counts = sorted(count for count, _ in loops)
-        assert widest == accumulators, counts
-        # the rows of one tile and the vectors of a single row, each over one product and over the other
-        assert {accumulators, accumulators // 2, *range(1, SINGLE + 1)} <= set(counts)
+        assert widest == max(accumulators), counts
+        # the rows of the tiles and the vectors of a single row, each over one product and over the other
+        assert {*accumulators, 2 * chosen.tiles[-1].columns, *range(1, SINGLE + 1)} <= set(counts)
         assert register in "".join(lines)
         for _, lines in loops:
             assert not through_the_stack(lines), "\n".join(lines)

@@ -89,5 +89,13 @@ def passes():
         yield f"{name}: trained", digest(net.theta, np.array(history.loss))
 
 
+def many_rows():
+    """Weight gradients in float32 over more rows than one block of their sums, in windows that end within blocks."""
+    layer = elman.LSTM(D, 21, dtype="float32", rng=0)
+    x = np.random.default_rng(4).standard_normal((200, 13, D)).astype(layer.dtype)
+    trace = layer.trace(x, training=False, checkpoint=23)
+    yield "LSTM, 2600 rows: gradients", digest(layer.backward(trace, d_output=trace.output).theta)
+
+
 if __name__ == "__main__":
-    print(json.dumps(dict([*starts(), *passes()]), indent=1))
+    print(json.dumps(dict([*starts(), *passes(), *many_rows()]), indent=1))

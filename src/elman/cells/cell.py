@@ -90,8 +90,8 @@ class Cell:
         output at step t, writes ``|dL/ds_{t+1}|^2`` of the i-th state to ``squares[((t * B + b) * K + k) * n_states +
         i]`` and delta to row ``(keep * t * B + b) * K + k``.
     gradients : callable
-        ``gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs)``
-        adds ``[1, x, h]^T delta`` over rows r0..r1 to ``dW`` (1 + D + R rows), vectors v0..v1 of each; of those, x
+        ``gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs)``
+        adds ``[x, h]^T delta`` over rows r0..r1 to ``dW`` (D + R rows), vectors v0..v1 of each; of those, x
         enters the vectors below x1 and h those from h0 on. H further rows belong to W_hr, where there is one.
         :func:`elman.cells.gradients.gradients` serves every cell whose products all read x or h.
     tangent : callable

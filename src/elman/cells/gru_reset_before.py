@@ -138,16 +138,12 @@ def backward(
 
 
 @kernel
-def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
-    """Add ``[1, x, h]^T delta`` in the blocks of r and z, ``[1, x, r * h]^T delta`` in that of n."""
+def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
+    """Add ``[x, h]^T delta`` in the blocks of r and z, ``[x, r * h]^T delta`` in that of n."""
     VL = lanes(delta)
     n = 2 * ((H + VL - 1) // VL)
-    shared_gradients(
-        X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs
-    )
-    shared_gradients(
-        X, x_rs, gates, g_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, max(v0, n), v1, dW, w_rs
-    )
+    shared_gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs)
+    shared_gradients(X, x_rs, gates, g_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, max(v0, n), v1, dW, w_rs)
 
 
 @kernel

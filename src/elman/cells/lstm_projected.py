@@ -129,14 +129,12 @@ def backward(
 
 
 @kernel
-def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
-    """Add ``[1, x, h]^T delta`` in the blocks of the gates, ``m^T d_h`` in the last, in rows of their own."""
+def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
+    """Add ``[x, h]^T delta`` in the blocks of the gates, ``m^T d_h`` in the last, in rows of their own."""
     VL = lanes(delta)
     n = 4 * ((H + VL - 1) // VL)
-    shared_gradients(
-        X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs
-    )
-    accumulate(gates, g_rs, H, delta, d_rs, r0, r1, max(v0, n), v1, dW, (1 + D + R) * w_rs, w_rs)
+    shared_gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs)
+    accumulate(gates, g_rs, H, delta, d_rs, r0, r1, max(v0, n), v1, dW, (D + R) * w_rs, w_rs)
 
 
 @kernel

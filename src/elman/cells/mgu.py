@@ -139,16 +139,12 @@ def backward(
 
 
 @kernel
-def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
-    """Add ``[1, x, h]^T delta`` in the block of f, ``[1, x, f * h]^T delta`` in that of n."""
+def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
+    """Add ``[x, h]^T delta`` in the block of f, ``[x, f * h]^T delta`` in that of n."""
     VL = lanes(delta)
     n = (H + VL - 1) // VL
-    shared_gradients(
-        X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs
-    )
-    shared_gradients(
-        X, x_rs, gates, g_rs, gates, g_rs, delta, d_rs, one, D, H, R, x1, h0, r0, r1, max(v0, n), v1, dW, w_rs
-    )
+    shared_gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs)
+    shared_gradients(X, x_rs, gates, g_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, max(v0, n), v1, dW, w_rs)
 
 
 @kernel

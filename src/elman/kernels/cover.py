@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from .host import HOST
+from .host import HOST, Tile
 from .vector import Emitter, declare
 
-COLUMNS, SINGLE = HOST.columns, HOST.single
+TILES, SINGLE = HOST.tiles, HOST.single
+COLUMNS = TILES[0].columns
 
 
 class Grid(NamedTuple):
@@ -51,10 +52,11 @@ class Term(NamedTuple):
         def step(k: Any, acc: list[Any]) -> list[Any]:
             ka, kp = b.mul(k, self.a_ks), b.mul(k, self.p_ks)
             vectors = [e.load(p, kp) for p in p_vectors]
-            scalars = [_broadcast(e, b.load(b.gep(p, [ka]))) for p in a_rows]
-            return [
-                b.call(fma, [a, v, acc[i * columns + j]]) for i, a in enumerate(scalars) for j, v in enumerate(vectors)
-            ]
+            out = []
+            for i, row in enumerate(a_rows):
+                a = _broadcast(e, b.load(b.gep(row, [ka])))
+                out += [b.call(fma, [a, v, acc[i * columns + j]]) for j, v in enumerate(vectors)]
+            return out
 
         return e.loop(self.K, sums, step)
 
@@ -125,31 +127,50 @@ class Cover:
         for i, x in enumerate(sums):
             e.store(x, C.place(e, *divmod(i, columns)), zero)
 
-    def all_rows(self, columns: int, v: Any) -> None:
-        """Four rows at a time, then two, then one."""
-        b, N = self.b, self.N
-        self.loop(b.ashr(N, self.number(2)), lambda q: self.tile(4, columns, b.shl(q, self.number(2)), v))
-        with b.if_then(b.trunc(b.ashr(N, self.number(1)), ir.IntType(1))):
-            self.tile(2, columns, b.and_(N, self.number(-4)), v)
-        with b.if_then(b.trunc(N, ir.IntType(1))):
-            self.tile(1, columns, b.and_(N, self.number(-2)), v)
-
     def many_rows(self) -> None:
-        """Wide tiles, and what is left in narrower ones."""
+        """As many rows as each kind of tile can take, then the next kind."""
+        b, done = self.b, self.number(0)
+        for kind in TILES[:-1]:
+            count = b.sdiv(b.sub(self.N, done), self.number(kind.rows))
+            with b.if_then(b.icmp_signed(">", count, self.number(0))):
+                self.all_columns(kind, (kind.rows,), done, count)
+            done = b.add(done, b.mul(count, self.number(kind.rows)))
+        left = b.sub(self.N, done)
+        with b.if_then(b.icmp_signed(">", left, self.number(0))):
+            self.all_columns(TILES[-1], (4, 2, 1), done, b.ashr(left, self.number(2)))
+
+    def all_columns(self, kind: Tile, heights: tuple[int, ...], n: Any, count: Any) -> None:
+        """Wide tiles for ``count`` times the first height, from row n on, and what is left in narrower ones."""
         b, V, number = self.b, self.V, self.number
-        wide = b.sdiv(V, number(COLUMNS))
-        if COLUMNS == 3:
+        wide = b.sdiv(V, number(kind.columns))
+        if kind.columns == 3:
             # 3 + 1 vectors are better taken as 2 + 2: one alone has too few sums to hide the latency of each
             one_left = b.icmp_signed("==", b.sub(V, b.mul(wide, number(3))), number(1))
             spare = b.and_(one_left, b.icmp_signed(">", wide, number(0)))
             wide = b.sub(wide, b.zext(spare, wide.type))
-        self.loop(wide, lambda q: self.all_rows(COLUMNS, b.mul(q, number(COLUMNS))), turn=True)
-        done = b.mul(wide, number(COLUMNS))
+
+        def rows(columns: int, v: Any) -> None:
+            self.all_rows(heights, columns, n, count, v)
+
+        self.loop(wide, lambda q: rows(kind.columns, b.mul(q, number(kind.columns))), turn=True)
+        done = b.mul(wide, number(kind.columns))
         pairs = b.ashr(b.sub(V, done), number(1))
-        self.loop(pairs, lambda q: self.all_rows(2, b.add(done, b.shl(q, number(1)))))
+        self.loop(pairs, lambda q: rows(2, b.add(done, b.shl(q, number(1)))))
         last = b.add(done, b.shl(pairs, number(1)))
         with b.if_then(b.icmp_signed("<", last, V)):
-            self.all_rows(1, last)
+            rows(1, last)
+
+    def all_rows(self, heights: tuple[int, ...], columns: int, n: Any, count: Any, v: Any) -> None:
+        """``count`` tiles of the first height; where there are more heights, halves of it for what is left of N."""
+        b, number = self.b, self.number
+        first, *rest = heights
+        self.loop(count, lambda q: self.tile(first, columns, b.add(n, b.mul(q, number(first))), v))
+        end = b.add(n, b.mul(count, number(first)))
+        for height in rest:
+            some = b.icmp_signed(">=", b.sub(self.N, end), number(height))
+            with b.if_then(some):
+                self.tile(height, columns, end, v)
+            end = b.add(end, b.select(some, number(height), number(0)))
 
     def one_row(self) -> None:
         """As few passes over the vectors as can be, of about as many vectors each."""

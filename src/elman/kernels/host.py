@@ -1,7 +1,9 @@
-"""What the processor offers: vector length, registers, and the tile that fits them.
+"""What the processor offers: vector length, registers, and the tiles that fit them.
 
-Measured on Zen 4 and Zen 1 (docs/performance.md): four rows share the loads of the panels; as many columns as the
-registers hold beside one vector a column and one broadcast. A tile that spills loses two thirds of its speed.
+Measured (docs/performance.md): the rows of a tile share the loads of the panels, its columns those of the rows; there
+are as many as the registers hold beside one vector a column and one broadcast. A tile that spills loses two thirds of
+its speed. With 32 registers, eight rows by three columns read less than four by four, which counts as soon as the
+weights leave the first-level cache; fewer rows are better off with four columns.
 """
 
 from __future__ import annotations
@@ -14,22 +16,37 @@ from numba import config
 from numba.core.codegen import get_host_cpu_features
 
 
+class Tile(NamedTuple):
+    """Rows by vectors of columns that stay in registers: ``rows * columns`` accumulators."""
+
+    rows: int
+    columns: int
+
+
 class Host(NamedTuple):
-    """Register file and tile shape of a processor.
+    """Register file and tile shapes of a processor.
 
     Attributes
     ----------
     vector_bytes : int
         Bytes of one vector register.
-    columns : int
-        Vectors side by side in the tile of 4 rows: ``4 * columns`` accumulators.
+    tiles : tuple of Tile
+        For many rows first; each takes as many rows as it can and leaves the rest to the next one. The last has four
+        rows, and what it leaves is taken two and one at a time.
     single : int
         Vectors side by side when there is only one row, whose sums would otherwise wait for each other.
     """
 
     vector_bytes: int
-    columns: int
+    tiles: tuple[Tile, ...]
     single: int
+
+
+AVX512 = Host(64, (Tile(8, 3), Tile(4, 4)), 8)
+AVX2 = Host(32, (Tile(4, 3),), 8)
+NEON = Host(16, (Tile(6, 4), Tile(4, 4)), 8)
+SSE2 = Host(16, (Tile(4, 3),), 8)
+"""32 registers, 16, 32 and 16. On ARM each row's number takes a register too, so that 8 x 3 would spill."""
 
 
 def host_from_features(features: str, machine: str = "") -> Host:
@@ -41,10 +58,10 @@ def host_from_features(features: str, machine: str = "") -> Host:
     """
     have = {word[1:] for word in features.split(",") if word.startswith("+")}
     if "avx512f" in have:
-        return Host(64, 4, 8)
+        return AVX512
     if {"avx2", "fma"} <= have:
-        return Host(32, 3, 8)
-    return Host(16, 4 if "neon" in have or machine.lower() in ("arm64", "aarch64") else 3, 8)
+        return AVX2
+    return NEON if "neon" in have or machine.lower() in ("arm64", "aarch64") else SSE2
 
 
 def host_for_tests(host: Host, vector_bytes: str | None) -> Host:
@@ -59,9 +76,10 @@ def host_for_tests(host: Host, vector_bytes: str | None) -> Host:
     """
     if not vector_bytes:
         return host
-    if vector_bytes not in ("16", "32", "64"):
+    hosts = {"16": NEON, "32": AVX2, "64": AVX512}
+    if vector_bytes not in hosts:
         raise ValueError(f"{SETTING} must be 16, 32 or 64, got {vector_bytes!r}: unset it for the processor's own")
-    return Host(int(vector_bytes), 3 if vector_bytes == "32" else 4, 8)
+    return hosts[vector_bytes]
 
 
 def _features() -> str:

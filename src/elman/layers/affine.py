@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ..cells.gradients import gradients
 from ..kernels import packing, parallel, tile
-from ..kernels.cover import COLUMNS
 from ..kernels.vector import lanes_of
 from .buffers import Buffers, scratch
+from .sums import Sums
 
 Array = NDArray[Any]
 ROWS = 4
@@ -99,7 +99,7 @@ class Affine:
         self.stride = tile.row_stride(Q, dtype.itemsize)
         self.vectors = self.Qp // lanes_of(dtype.itemsize)
         self.panels = panels_of(ALONE, Q, K, dtype.itemsize)
-        self.columns = columns_of(ALONE, Q, self.Qp, self.stride, self.stride, K)
+        self.columns = columns_of(ALONE, Q, self.Qp, 0, self.stride, K)
 
     def pack(self, W: Array, b: Array | None, buffers: Buffers) -> Packed:
         """W and b as the product reads them."""
@@ -129,21 +129,19 @@ class Affine:
 
     def gradients(self, a: Rows, delta: Rows, d_W: Array, d_b: Array | None) -> None:
         """Write ``delta^T a`` to d_W (Q, K) and the sum of delta to d_b (Q,)."""
-        out = scratch().take("affine_dW", (1 + self.K) * self.stride, self.dtype)
-        out[:] = 0
+        sums = Sums("affine_dW", self.K, self.stride, self.dtype)
 
-        def work(v0: int, v1: int) -> None:
+        def piece(r0: int, r1: int, v0: int, v1: int) -> None:
             # without a state
             gradients(
-                a.flat, a.stride, out, 0, out, 0, delta.flat, delta.stride, one, self.K, self.Q, 0, self.vectors, 0, 0,
-                a.n, v0, v1, out, self.stride,
+                a.flat, a.stride, sums.flat, 0, sums.flat, 0, delta.flat, delta.stride, self.K, self.Q, 0, self.vectors,
+                0, r0, r1, v0, v1, sums.flat, self.stride,
             )  # fmt: skip
 
-        one = np.ones(1, self.dtype)
-        parallel.run(work, parallel.slabs(self.vectors, COLUMNS, 2.0 * a.n * self.K * self.Q))
-        self.columns.transpose(out, d_W.reshape(-1))
+        sums.add(delta.flat, a.n, self.vectors, 2.0 * a.n * self.K * self.Q, piece)
+        self.columns.transpose(sums.finish(), d_W.reshape(-1))
         if d_b is not None:
-            d_b[...] = out[: self.Q]
+            d_b[...] = sums.bias[: self.Q]
 
     def input_gradient(self, W: Array, delta: Rows, name: str, buffers: Buffers) -> Rows:
         """``delta @ W`` as padded rows called ``name``."""

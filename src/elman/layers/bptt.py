@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from ..kernels import parallel, tile
 from ..kernels import rows as kernels
-from ..kernels.cover import COLUMNS
 from ..kernels.vector import lanes_of
 from ..linearization.norms import SMALLEST_SUM, row_norms, safe_norm
 from .affine import Rows
 from .buffers import scratch
 from .direction import Direction
+from .sums import Sums
 from .views import Record
 
 Array = NDArray[Any]
@@ -145,13 +145,12 @@ class Descent:
 
 
 class WeightSums:
-    """``[1, x, h]^T delta`` of one direction, added up over windows: one order of the rows; threads share columns."""
+    """``[1, x, h]^T delta`` of one direction, added up over windows."""
 
     def __init__(self, d: Direction) -> None:
         self.d = d
-        self.height = 1 + d.D + d.R + d.cell.projects * d.H
-        self.flat = scratch().take("dW", self.height * d.d_rs, d.dtype)
-        self.flat[:] = 0
+        self.height = d.D + d.R + d.cell.projects * d.H
+        self.sums = Sums("dW", self.height, d.d_rs, d.dtype)
 
     def add(self, window: Record, delta: Rows) -> None:
         """Add a window's valid rows, of which ``delta`` are the gradients."""
@@ -162,19 +161,18 @@ class WeightSums:
         states = schedule.compact(Rows(d.read(window), d.s_rs, rows), d.s_rs, "states")
         gates = schedule.compact(Rows(window.gates, d.g_rs, rows), d.g_rs, "gates")
 
-        def work(v0: int, v1: int) -> None:
+        def piece(r0: int, r1: int, v0: int, v1: int) -> None:
             d.cell.gradients(
-                x.flat, x.stride, states.flat, d.s_rs, gates.flat, d.g_rs, delta.flat, d.d_rs, d.one, d.D, d.H, d.R,
-                d.n_gates * U, d.h_first * U, 0, delta.n, v0, v1, self.flat, d.d_rs,
+                x.flat, x.stride, states.flat, d.s_rs, gates.flat, d.g_rs, delta.flat, d.d_rs, d.D, d.H, d.R,
+                d.n_gates * U, d.h_first * U, r0, r1, v0, v1, self.sums.flat, d.d_rs,
             )  # fmt: skip
 
-        flops = 2.0 * delta.n * (d.D + d.R) * d.H * d.n_gates
-        parallel.run(work, parallel.slabs(d.vectors, COLUMNS, flops))
+        self.sums.add(delta.flat, delta.n, d.vectors, 2.0 * delta.n * (d.D + d.R) * d.H * d.n_gates, piece)
 
     def recurrent_norm(self) -> float:
         """Frobenius norm of what belongs to W_hh, in float64."""
-        d, first = self.d, 1 + self.d.D
-        rows = self.flat.reshape(self.height, d.d_rs)[first : first + d.R, : d.cell.blocks * d.Hp]
+        d, first = self.d, self.d.D
+        rows = self.sums.finish().reshape(self.height, d.d_rs)[first : first + d.R, : d.cell.blocks * d.Hp]
         of_h = rows.reshape(d.R, -1, d.Hp)[:, d.h_first :, : d.H]
         return float(row_norms(of_h.reshape(1, -1))[0])
 
@@ -209,13 +207,13 @@ def backward(
         sums.add(window, delta)
         if d_x is not None:
             _input_gradient(d, P, window, delta, d_x, add)
-    d.unpack_gradients(sums.flat, out)
+    d.unpack_gradients(sums.sums.finish(), sums.sums.bias, out)
     T, B = record.schedule.T, record.schedule.B
     d_initial = d.state_view(descent.rows, B).copy()
     restarted = d_initial if not record.given else d_initial[~record.schedule.carried]
     for i, (name, size) in enumerate(zip(d.initial, d.state_sizes, strict=True)):
         if name in out:
-            out[name][...] = restarted[:, i, :size].sum(axis=0)
+            out[name][...] = restarted[:, i, :size].sum(axis=0, dtype=np.float64)
     squares = descent.squares.reshape(T, B, d.n_states)
     if squares.size and d.dtype == np.float64 and _left_range(squares[..., 0], d, record, d_output, d_state):
         # the rows themselves are gone: the way back once more, step by step
