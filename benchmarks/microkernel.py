@@ -6,6 +6,9 @@ accumulators. Then, for each shape N x K x J, two kernels are timed inside compi
 - ``affine``: N rows of K numbers times a packed matrix (K, J), plus a bias: one step of a forward pass;
 - ``accumulate``: the gradient (K, J) of that matrix over 100 steps of N rows.
 
+``--sweep`` tries tiles of other shapes, and other blocks of rows of ``accumulate``, each in a process of its own: what
+is best for a processor that nobody has measured yet is set in ``kernels/host.py``.
+
 Operations are the 2 N K J that the result needs: what padding to whole vectors adds counts as lost. Each number is the
 fastest of several rounds, and no kernel is timed before its answer has been compared with NumPy's.
 """
@@ -13,9 +16,13 @@ fastest of several rounds, and no kernel is timed before its answer has been com
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +32,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from elman.kernels import tile
+from elman.kernels import cover, tile
 from elman.kernels.compile import integer
-from elman.kernels.host import HOST
+from elman.kernels.host import HOST, Tile
 from elman.kernels.vector import Emitter, declare, lanes_of, pointers
 from elman.layers.affine import ALONE, panels_of
 
@@ -44,6 +51,11 @@ SHAPES = (
     *((rows, n, n) for rows in (1, 2, 4) for n in (20, 64, 100, 256)),
 )
 """Rows N, terms of a sum K, columns J."""
+
+SWEEP_SHAPES = ((16, 20, 80), (16, 128, 128), (32, 256, 1024), (32, 512, 2048), (64, 256, 1024), (32, 1024, 4096))
+SWEEP_TILES = ((4, 3), (4, 4), (6, 3), (6, 4), (8, 2), (8, 3), (12, 2))
+SWEEP_BLOCKS = (64, 96, 128, 192, 256, 384)
+"""What ``--sweep`` tries: rows by columns; rows of delta added up before the next columns."""
 
 STEPS = 100
 CHAINS = max(kind.rows * kind.columns for kind in HOST.tiles)
@@ -168,24 +180,76 @@ def row(shape: tuple[int, int, int], peaks: dict[str, float], seconds: float, st
     return cells
 
 
+def sweep(options: argparse.Namespace) -> list[str]:
+    """Tables of GF/s for other tiles, and for other blocks with the tiles that are used; each in a fresh process."""
+
+    def rates(label: str, tiles: tuple[tuple[int, int], ...], block: int) -> list[str]:
+        arguments = ["--child", json.dumps([tiles, block]), *(["--quick"] if options.quick else [])]
+        with tempfile.TemporaryDirectory() as folder:
+            # code that was compiled for another tile may not be found
+            environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+            text = subprocess.run(
+                [sys.executable, __file__, *arguments], env=environment, check=True, capture_output=True, text=True
+            ).stdout
+        return [label, *json.loads(text.splitlines()[-1])]
+
+    tiles = tuple((kind.rows, kind.columns) for kind in HOST.tiles)
+    shapes = [f"{N} x {K} x {J}" for N, K, J in SWEEP_SHAPES[: 2 if options.quick else None]]
+    some = SWEEP_TILES if not options.quick else SWEEP_TILES[:2]
+    blocks = SWEEP_BLOCKS if not options.quick else SWEEP_BLOCKS[:1]
+    by_tile = [rates(f"{r} x {c}", ((r, c), tiles[-1]) if r > 4 else ((r, c),), tile.BLOCK) for r, c in some]
+    by_block = [rates(f"{n} rows", tiles, n) for n in blocks]
+    return [
+        "- GF/s of affine float32, float64 / accumulate float32, float64, one run each; peak of each process beside it",
+        "",
+        markdown_table(["tile", "peak", *shapes], by_tile),
+        "",
+        markdown_table([f"block, tiles {TILES}", "peak", *shapes], by_block),
+    ]
+
+
+def child(settings: str, seconds: float, shapes: Sequence[tuple[int, int, int]]) -> list[str]:
+    """Rates with other tiles and another block: they are constants of code that is compiled after this."""
+    tiles, block = json.loads(settings)
+    cover.TILES = tuple(Tile(*kind) for kind in tiles)
+    cover.COLUMNS, tile.BLOCK = cover.TILES[0].columns, block
+    peaks = {dtype: peak(dtype, seconds) for dtype in DTYPES}
+    cells = [" ".join(f"{rate / 1e9:.0f}" for rate in peaks.values())]
+    for N, K, J in shapes:
+        rates = [
+            2.0 * rows * K * J / fastest(make(rows, K, J, dtype), seconds) / 1e9
+            for make, rows in ((affine, N), (accumulate, STEPS * N))
+            for dtype in DTYPES
+        ]
+        cells.append("{:.0f} {:.0f} / {:.0f} {:.0f}".format(*rates))
+    return cells
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="GF/s of the tiled product over this machine's peak, on one core")
     parser.add_argument("--quick", action="store_true", help="short rounds: to see that it runs")
+    parser.add_argument("--sweep", action="store_true", help="try other tiles and blocks")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--output", type=Path, help="write the text to this file, or to its place there, too")
     options = parser.parse_args()
     seconds = 0.002 if options.quick else 0.03
     if numba.config.DISABLE_JIT:
         raise SystemExit("NUMBA_DISABLE_JIT is set: there is no compiled code to measure; unset it")
+    if options.child:
+        print(json.dumps(child(options.child, seconds, SWEEP_SHAPES[: 2 if options.quick else None])))
+        return
     peaks = {dtype: peak(dtype, seconds) for dtype in DTYPES}
     rates = ", ".join(f"{rate / 1e9:.1f} GF/s {dtype}" for dtype, rate in peaks.items())
     header = ["N x K x J", *(f"{kernel} {dtype}" for kernel in ("affine", "accumulate") for dtype in DTYPES)]
     lines = [
         f"- {processor()}; vectors of {HOST.vector_bytes} bytes, tiles {TILES}; numba {numba.__version__}",
         f"- peak of one core: {rates}; in the table GF/s (share of the peak)",
-        "",
-        markdown_table(header, (row(shape, peaks, seconds) for shape in SHAPES)),
     ]
+    if options.sweep:
+        lines += sweep(options)
+    else:
+        lines += ["", markdown_table(header, (row(shape, peaks, seconds) for shape in SHAPES))]
     text = "\n".join(lines) + "\n"
     print(text)
     if options.output:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
@@ -252,6 +253,22 @@ def test_microkernel_row(shape):
     for cell, peak in zip(cells[1:], [1, 2, 1, 2], strict=True):
         rate, share = re.fullmatch(r"([\d.]+) \((\d+)%\)", cell).groups()
         assert float(share) == pytest.approx(100 * float(rate) / peak, abs=5.1 / peak + 0.5)
+
+
+@needs_jit
+@pytest.mark.slow
+def test_microkernel_with_another_tile(run_script, tmp_path):
+    """What ``--sweep`` runs: two shapes, right before they are timed, by a tile and a block that nothing else uses."""
+    text = f"""
+        import sys
+        sys.path.insert(0, {str(ROOT)!r})
+        from benchmarks import microkernel
+        print(microkernel.child("[[[5, 2], [4, 4]], 37]", 1e-5, microkernel.SWEEP_SHAPES[:2]))
+    """
+    peak, *cells = ast.literal_eval(run_script(text, NUMBA_CACHE_DIR=tmp_path))
+    assert len(cells) == 2
+    for cell in (peak, *cells):
+        assert all(float(rate) >= 0 for rate in cell.replace("/", " ").split())
 
 
 def test_microkernel_refuses_a_wrong_product():
