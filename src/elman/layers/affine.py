@@ -99,7 +99,7 @@ class Affine:
         self.stride = tile.row_stride(Q, dtype.itemsize)
         self.vectors = self.Qp // lanes_of(dtype.itemsize)
         self.panels = panels_of(ALONE, Q, K, dtype.itemsize)
-        self.columns = columns_of(ALONE, Q, self.Qp, 0, self.stride, K)
+        self.columns = columns_of(ALONE, Q, self.Qp, self.stride, self.stride, K)
 
     def pack(self, W: Array, b: Array | None, buffers: Buffers) -> Packed:
         """W and b as the product reads them."""
@@ -134,14 +134,15 @@ class Affine:
         def piece(r0: int, r1: int, v0: int, v1: int) -> None:
             # without a state
             gradients(
-                a.flat, a.stride, sums.flat, 0, sums.flat, 0, delta.flat, delta.stride, self.K, self.Q, 0, self.vectors,
-                0, r0, r1, v0, v1, sums.flat, self.stride,
+                a.flat, a.stride, sums.rows, 0, sums.rows, 0, delta.flat, delta.stride, self.K, self.Q, 0, self.vectors,
+                0, r0, r1, v0, v1, sums.rows, self.stride,
             )  # fmt: skip
 
         sums.add(delta.flat, a.n, self.vectors, 2.0 * a.n * self.K * self.Q, piece)
-        self.columns.transpose(sums.finish(), d_W.reshape(-1))
+        out = sums.finish()
+        self.columns.transpose(out, d_W.reshape(-1))
         if d_b is not None:
-            d_b[...] = sums.bias[: self.Q]
+            d_b[...] = out[: self.Q]
 
     def input_gradient(self, W: Array, delta: Rows, name: str, buffers: Buffers) -> Rows:
         """``delta @ W`` as padded rows called ``name``."""

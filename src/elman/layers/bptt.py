@@ -164,15 +164,15 @@ class WeightSums:
         def piece(r0: int, r1: int, v0: int, v1: int) -> None:
             d.cell.gradients(
                 x.flat, x.stride, states.flat, d.s_rs, gates.flat, d.g_rs, delta.flat, d.d_rs, d.D, d.H, d.R,
-                d.n_gates * U, d.h_first * U, r0, r1, v0, v1, self.sums.flat, d.d_rs,
+                d.n_gates * U, d.h_first * U, r0, r1, v0, v1, self.sums.rows, d.d_rs,
             )  # fmt: skip
 
         self.sums.add(delta.flat, delta.n, d.vectors, 2.0 * delta.n * (d.D + d.R) * d.H * d.n_gates, piece)
 
     def recurrent_norm(self) -> float:
         """Frobenius norm of what belongs to W_hh, in float64."""
-        d, first = self.d, self.d.D
-        rows = self.sums.finish().reshape(self.height, d.d_rs)[first : first + d.R, : d.cell.blocks * d.Hp]
+        d, first = self.d, 1 + self.d.D
+        rows = self.sums.finish().reshape(1 + self.height, d.d_rs)[first : first + d.R, : d.cell.blocks * d.Hp]
         of_h = rows.reshape(d.R, -1, d.Hp)[:, d.h_first :, : d.H]
         return float(row_norms(of_h.reshape(1, -1))[0])
 
@@ -207,7 +207,7 @@ def backward(
         sums.add(window, delta)
         if d_x is not None:
             _input_gradient(d, P, window, delta, d_x, add)
-    d.unpack_gradients(sums.sums.finish(), sums.sums.bias, out)
+    d.unpack_gradients(sums.sums.finish(), out)
     T, B = record.schedule.T, record.schedule.B
     d_initial = d.state_view(descent.rows, B).copy()
     restarted = d_initial if not record.given else d_initial[~record.schedule.carried]

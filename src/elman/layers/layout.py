@@ -62,10 +62,6 @@ class Layout:
             [cell.gates.index(gate) for gate in blocks] for blocks in (cell.x_blocks, cell.h_blocks)
         )
         self.x_order, self.h_order = np.array(self.x_gates, np.intp), np.array(self.h_gates, np.intp)
-        # a slice where the order is the parameters' own: three times as fast to assign to as an array of places
-        self.x_rows, self.h_rows = (
-            slice(None) if gates == sorted(gates) else gates for gates in (self.x_gates, self.h_gates)
-        )
 
     def shapes(self, bias: bool, learn_initial_state: bool) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters."""
@@ -103,24 +99,24 @@ class Layout:
 
     @cached_property
     def _columns(self) -> tuple[tuple[str, Blocks], ...]:
-        """For each matrix, where its gradient stands in rows [x, h] of blocks."""
-        after_x = self.D * self.d_rs + self.h_first * self.Hp
-        places = (self.weight_ih, self.x_order, 0, self.D), (self.weight_hh, self.h_order, after_x, self.R)
+        """For each parameter, where its gradient stands in rows [1, x, h] of blocks."""
+        h, after_x = self.h_first * self.Hp, (1 + self.D) * self.d_rs
+        places = (
+            (self.weight_ih, self.x_order, self.d_rs, self.D), (self.weight_hh, self.h_order, after_x + h, self.R),
+            (self.bias_ih, self.x_order, 0, 1), (self.bias_hh, self.h_order, h, 1),
+        )  # fmt: skip
         return tuple(
             (name, columns_of(order, self.H, self.Hp, first, self.d_rs, rows)) for name, order, first, rows in places
         )
 
-    def unpack_gradients(self, sums: Array, bias: Array, out: Mapping[str, Array]) -> None:
-        """Bring rows [x, h] and a row of biases, all of padded blocks, to the parameters' shapes and order of gates."""
+    def unpack_gradients(self, sums: Array, out: Mapping[str, Array]) -> None:
+        """Bring rows [1, x, h] of padded blocks, flat, to the parameters' own shapes and order of gates."""
         for name, columns in self._columns:
-            columns.transpose(sums, out[name].reshape(-1))
-        if self.bias_ih in out:
-            n, blocks = self.n_gates, bias[: self.cell.blocks * self.Hp].reshape(-1, self.Hp)[:, : self.H]
-            out[self.bias_ih].reshape(n, -1)[self.x_rows] = blocks[:n]
-            out[self.bias_hh].reshape(n, -1)[self.h_rows] = blocks[self.h_first :]
+            if name in out:
+                columns.transpose(sums, out[name].reshape(-1))
         if self.cell.projects:
-            first = self.cell.blocks * self.Hp
-            of_m = sums.reshape(-1, self.d_rs)[self.D + self.R :, first : first + self.R]
+            first, blocks = 1 + self.D + self.R, self.cell.blocks * self.Hp
+            of_m = sums.reshape(-1, self.d_rs)[first:, blocks : blocks + self.R]
             out[self.weight_hr][...] = of_m.T
 
     def __getstate__(self) -> dict[str, Any]:

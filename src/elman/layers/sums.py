@@ -42,18 +42,16 @@ class Sums:
 
     Attributes
     ----------
-    flat : ndarray
-        What pieces are added to; the sums, once :meth:`finish` was called.
-    bias : ndarray of float64, shape (stride,)
-        The sum of delta.
+    rows : ndarray, flat
+        What pieces are added to.
     """
 
     def __init__(self, name: str, height: int, stride: int, dtype: np.dtype[Any]) -> None:
         self.name, self.height, self.stride = name, height, stride
-        self.flat = scratch().take(name, height * stride, dtype)
-        self.flat[:] = 0
-        self.bias = scratch().take(f"{name} bias", stride, WIDE)
-        self.bias[:] = 0
+        self._flat = scratch().take(name, (1 + height) * stride, dtype)
+        self._flat[:] = 0
+        self.rows = self._flat[stride:]
+        self._bias = np.zeros(stride)
         self._room = BLOCK_ROWS
         self._total: Array | None = None
 
@@ -73,12 +71,12 @@ class Sums:
         flops : float
             Operations of all of it.
         piece : callable
-            ``piece(r0, r1, v0, v1)`` adds rows r0 <= r < r1 of the vectors v0 <= v < v1 to ``flat``.
+            ``piece(r0, r1, v0, v1)`` adds rows r0 <= r < r1 of the vectors v0 <= v < v1 to ``rows``.
         """
         pieces = self._pieces(n)
 
         def work(v0: int, v1: int) -> None:
-            wide.column_sums(delta, self.stride, 0, n, v0, v1, self.bias)
+            wide.column_sums(delta, self.stride, 0, n, v0, v1, self._bias)
             for r0, r1, full in pieces:
                 piece(r0, r1, v0, v1)
                 if full:
@@ -88,7 +86,7 @@ class Sums:
 
     def _pieces(self, n: int) -> list[tuple[int, int, bool]]:
         """Where the next n rows are cut: first row, end, and whether a block is full with them."""
-        if self.flat.dtype == WIDE or n < self._room:
+        if self.rows.dtype == WIDE or n < self._room:
             self._room -= n
             return [(0, n, False)]
         pieces, end = [], n
@@ -99,20 +97,21 @@ class Sums:
             self._room = self._room or BLOCK_ROWS
             end = start
         if self._total is None:
-            self._total = scratch().take(f"{self.name} total", self.flat.size, WIDE)
+            self._total = scratch().take(f"{self.name} total", self.rows.size, WIDE)
             self._total[:] = 0
         return pieces
 
     def _fold(self, v0: int, v1: int) -> None:
         """Move the sums of some vectors of columns to the total."""
-        wide.fold(self.flat, self.stride, self.height, v0, v1, self._total)
-        lanes = lanes_of(self.flat.itemsize)
-        self.flat.reshape(self.height, self.stride)[:, v0 * lanes : v1 * lanes] = 0
+        wide.fold(self.rows, self.stride, self.height, v0, v1, self._total)
+        lanes = lanes_of(self.rows.itemsize)
+        self.rows.reshape(self.height, self.stride)[:, v0 * lanes : v1 * lanes] = 0
 
     def finish(self) -> Array:
-        """Bring ``flat`` to the whole sum, rounded once, and return it."""
+        """The sum of delta, then the other rows, flat; each rounded once."""
+        self._flat[: self.stride] = self._bias
         if self._total is not None:
-            self._total += self.flat
-            self.flat[:] = self._total
+            self._total += self.rows
+            self.rows[:] = self._total
             self._total = None
-        return self.flat
+        return self._flat
