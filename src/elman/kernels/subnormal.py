@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils
+from numba.core.callconv import RETCODE_EXC
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
@@ -41,24 +42,20 @@ FLUSH = 0x8040 if X86 else 1 << 24 if ARM else 0
 """x86: flush to zero (bit 15) and denormals are zero (bit 6) of MXCSR (Intel SDM, volume 1, 10.2.3). ARM: FZ, bit 24 of
 FPCR (Arm ARM, C5.2.8), which is both. Elsewhere the mode is not known, and nothing is switched."""
 
+MODE = ir.IntType(32 if X86 else 64)
+"""The register that holds it."""
+
 
 def _call(builder: Any, name: str, result: Any, *args: Any) -> Any:
     signature = ir.FunctionType(result, [a.type for a in args])
     return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), args)
 
 
-def _place(builder: Any) -> Any:
-    """Memory of the function that x86 reads and writes the mode by; the builder goes to the end of its block."""
-    return cgutils.alloca_once(builder, ir.IntType(64))
-
-
 def _get(builder: Any, place: Any) -> Any:
-    """The thread's mode, 64 bits."""
+    """The thread's mode; ``place`` points to memory that x86 writes it to."""
     if ARM:
-        return _call(builder, "llvm.aarch64.get.fpcr", ir.IntType(64))
-    builder.store(ir.Constant(ir.IntType(64), 0), place)
-    if X86:
-        _call(builder, "llvm.x86.sse.stmxcsr", ir.VoidType(), builder.bitcast(place, cgutils.voidptr_t))
+        return _call(builder, "llvm.aarch64.get.fpcr", MODE)
+    _call(builder, "llvm.x86.sse.stmxcsr", ir.VoidType(), builder.bitcast(place, cgutils.voidptr_t))
     return builder.load(place)
 
 
@@ -66,7 +63,7 @@ def _set(builder: Any, place: Any, mode: Any) -> None:
     """Make it the thread's mode."""
     if ARM:
         _call(builder, "llvm.aarch64.set.fpcr", ir.VoidType(), mode)
-    elif X86:
+    else:
         builder.store(mode, place)
         _call(builder, "llvm.x86.sse.ldmxcsr", ir.VoidType(), builder.bitcast(place, cgutils.voidptr_t))
 
@@ -88,7 +85,7 @@ class _Library:
         ]
         ((block, call),) = calls
         builder = ir.IRBuilder(block)
-        place = _place(builder)
+        place = cgutils.alloca_once(builder, MODE)  # moves the builder
         builder.position_before(call)
         before = _get(builder, place)
         _set(builder, place, builder.or_(before, ir.Constant(before.type, FLUSH)))
@@ -125,34 +122,25 @@ class Flushing(CompilerBase):  # type: ignore[misc]
 
 
 @intrinsic
-def _get_mode(typing: Any) -> Any:
-    return types.int64(), lambda context, builder, signature, args: _get(builder, _place(builder))
+def _call_object(typing: Any, address: Any) -> Any:
+    """Call the Python object at an address without arguments; what it raises is raised by the compiled function."""
 
-
-@intrinsic
-def _set_mode(typing: Any, mode: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _set(builder, _place(builder), args[0])
+        python = context.get_python_api(builder)
+        result = python.call_function_objargs(builder.inttoptr(args[0], python.pyobj), ())
+        with builder.if_then(cgutils.is_null(builder, result), likely=False):
+            builder.ret(RETCODE_EXC)
+        python.decref(result)
         return context.get_dummy_value()
 
-    return types.void(types.int64), codegen
+    return types.void(types.intp), codegen
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
-    """A function whose way in from Python leaves the mode alone."""
-    return keep(njit(no_cfunc_wrapper=True)(function))
+def _run(address):
+    _call_object(address)
 
 
-@_compiled
-def mode():
-    """The mode of the calling thread: bits of a register, 0 where it is not known."""
-    return _get_mode()
-
-
-@_compiled
-def set_mode(bits):
-    """Set the mode of the calling thread."""
-    _set_mode(bits)
+_run = keep(njit(no_cfunc_wrapper=True, pipeline_class=Flushing)(_run))
 
 
 def flushed(function: Callable[P, Result]) -> Callable[P, Result]:
@@ -174,12 +162,13 @@ def flushed(function: Callable[P, Result]) -> Callable[P, Result]:
 
     @functools.wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> Result:
-        before = mode()
-        # a signal is handled between calls: within the block the mode is restored, and before it nothing is changed
-        try:
-            set_mode(before | FLUSH)
-            return function(*args, **kwargs)
-        finally:
-            set_mode(before)
+        results: list[Result] = []
+
+        def work() -> None:
+            results.append(function(*args, **kwargs))
+
+        # no Python between the switch and the call: a signal cannot raise there and leave the mode on
+        _run(id(work))
+        return results[0]
 
     return inside

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, NonFiniteError
 from ..given import kind
 from ..kernels.squares import sum_of_squares
+from ..kernels.subnormal import flushed
 
 Array = NDArray[Any]
 
@@ -87,7 +88,7 @@ def clip_by_global_norm(gradient: Array, max_norm: float) -> float:
     if norm > max_norm:
         if not gradient.flags.writeable:
             raise DTypeError("gradient must be writable to be clipped in place, and is read-only: clip a copy")
-        gradient *= max_norm / norm
+        flushed(np.multiply)(gradient, max_norm / norm, out=gradient)
     return norm
 
 
