@@ -3,6 +3,9 @@
 What a window needs is still in the cache when its weight gradients are formed, and the gradients of pre-activations
 take the memory of one window only. Sums over steps are chains that the next window carries on, so no bit depends on
 the windows, nor on whether their states were kept or made again.
+
+A window that no gradient enters, since all of it has vanished, is passed over: it would add zeros. See
+:meth:`Descent.over`.
 """
 
 from __future__ import annotations
@@ -66,6 +69,14 @@ class Descent:
         ``|dL/ds_{t+1}|^2`` for each row t * B + b and state, of the valid rows; 1 elsewhere.
     norms : ndarray, shape (T, B, n_states), or None
         Receives the roots of these by scaling, if it is there and every window has one step.
+    sums : WeightSums or None
+        What the windows' gradients are added to, if anything.
+    below : int
+        Windows that begin before this step are swept, all by default.
+    watched : bool
+        Whether to note the last window with a sum of squares that may have underflowed.
+    noted : (int, ndarray) or None
+        Its first step, and ``rows`` as they entered it.
     """
 
     def __init__(
@@ -79,9 +90,15 @@ class Descent:
             d.state_view(self.rows, B)[record.schedule.final] = d_state
         self.squares = np.ones(record.schedule.T * B * d.n_states)
         self.norms: Array | None = None
+        self.sums: WeightSums | None = None
+        self.below = record.schedule.T
+        self.watched = False
+        self.noted: tuple[int, Array] | None = None
 
-    def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Rows]]:
+    def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Rows | None]]:
         """Sweep back; yield each window and the gradients of its pre-activations, valid rows only, the last one first.
+
+        These are None where they are zero and leave everything as it is.
 
         Parameters
         ----------
@@ -97,7 +114,13 @@ class Descent:
             last = kept.schedule.T
             for t0 in range((last - 1) // steps * steps, -1, -steps):
                 window = d.window(kept, t0, min(t0 + steps, last))
-                yield window, self._sweep(window, P_back)
+                if window.schedule.first >= self.below:
+                    continue
+                before = self.rows.copy() if self.watched and self.noted is None else None
+                delta = self._sweep(window, P_back)
+                if before is not None and self._squares(window).min() < SMALLEST_SUM:
+                    self.noted = window.schedule.first, before
+                yield window, delta
 
     def _kept(self) -> Iterator[Record]:
         """Pieces with all their states, the last first: the record, or what is made again from its checkpoints."""
@@ -115,11 +138,27 @@ class Descent:
         least = WINDOW_FLOPS if parallel.get_num_threads() > 1 else 0
         return max(1, cached_steps(d, B), WINDOW_ROWS // B, int(least / (flops * B)))
 
-    def _sweep(self, window: Record, P_back: Array) -> Rows:
+    def over(self, window: Record, dY: Array, y_rs: int) -> bool:
+        """Whether no gradient enters the window, so that the sweep would leave all bits as they are.
+
+        Not one bit of the carried rows is set: a product begins with +0 and stays so, and a gate is not negative. Nor
+        is there a -0 among the sums, to which zeros of either sign would be added.
+        """
+        d, schedule = self.d, window.schedule
+        bits = f"u{d.dtype.itemsize}"
+        if self.rows.view(bits).any() or (dY.size and Rows(dY, y_rs, schedule.T * schedule.B).view(d.R).any()):
+            return False
+        return self.sums is None or not (self.sums.flat.view(bits) == 1 << 8 * d.dtype.itemsize - 1).any()
+
+    def _sweep(self, window: Record, P_back: Array) -> Rows | None:
         d, schedule = self.d, window.schedule
         dY, y_rs = self._output_gradient(window)
+        squares = self._squares(window)
+        if self.over(window, dY, y_rs):
+            valid = np.arange(schedule.B) < schedule.active[: schedule.T, None]
+            squares.reshape(*valid.shape, d.n_states)[valid] = 0.0
+            return None
         delta = scratch().take("delta", schedule.T * schedule.B * d.d_rs, d.dtype)
-        squares = self.squares[schedule.first * schedule.B * d.n_states :]
         if self.norms is not None:
             n = int(schedule.active[0])
             entering = d.state_view(self.rows, n).copy()
@@ -129,6 +168,10 @@ class Descent:
                 self.norms[schedule.first, :n, i] = safe_norm(entering[:, i, :size])
         d.sweep(window, dY, y_rs, P_back, delta, self.rows, squares, 1, True, 0, schedule.T)
         return schedule.compact(Rows(delta, d.d_rs, schedule.T * schedule.B), d.d_rs, "delta")
+
+    def _squares(self, window: Record) -> Array:
+        schedule, n = window.schedule, window.schedule.B * self.d.n_states
+        return self.squares[schedule.first * n : (schedule.first + schedule.T) * n]
 
     def _output_gradient(self, window: Record) -> tuple[Array, int]:
         """``dL/d output`` in kernel order, and how far apart its rows are."""
@@ -204,9 +247,11 @@ def backward(
         ``|dL/ds_{t+1}|`` in kernel order, of the valid rows.
     """
     descent, sums = Descent(d, params, record, d_output, d_state), WeightSums(d)
+    descent.sums, descent.watched = sums, d.dtype == np.float64
     P = None if d_x is None else d.pack_input_back(params, scratch())
     for window, delta in descent.windows():
-        sums.add(window, delta)
+        if delta is not None:
+            sums.add(window, delta)
         if d_x is not None:
             _input_gradient(d, P, window, delta, d_x, add)
     d.unpack_gradients(sums.flat, out)
@@ -218,13 +263,50 @@ def backward(
             out[name][...] = restarted[:, i, :size].sum(axis=0)
     squares = descent.squares.reshape(T, B, d.n_states)
     if squares.size and d.dtype == np.float64 and _left_range(squares[..., 0], d, record, d_output, d_state):
-        # the rows themselves are gone: the way back once more, step by step
-        again = Descent(d, params, record, d_output, d_state)
+        return d_initial, _norms(descent, d_state, squares)
+    return d_initial, np.sqrt(squares)
+
+
+UP = 600
+"""Gradients are taken times 2**600 where their squares are below what float64 holds: the smallest normal number is then
+2**-422 and has a square."""
+
+WIDE = 2.0**800
+"""Squares of gradients that must not be taken times 2**600: their own squares would overflow."""
+
+
+def _norms(descent: Descent, d_state: Array | None, squares: Array) -> Array:
+    """``|dL/ds_{t+1}|``, (T, B, n_states), where some of the sums of their squares left the range of float64.
+
+    The rows themselves are gone, and the way back is gone once more. Where sums are too small, from the first window of
+    such sums with gradients scaled up, which changes no digit, since a gradient is linear in what enters; for rows with
+    sums too large, step by step.
+    """
+    d, d_output = descent.d, descent.d_output
+    norms: Array = np.sqrt(squares)
+    wide = ~(squares.max(axis=(0, 2)) < WIDE)
+    small = (squares < SMALLEST_SUM) & ~wide[:, None]
+    if small.any():
+        assert descent.noted is not None
+        first, rows = descent.noted
+        with np.errstate(over="ignore"):
+            up = None if d_output is None else np.ldexp(d_output.view(d.R), UP)
+            scaled = None if up is None else Rows(up.reshape(-1), d.R, len(up))
+            again = Descent(d, descent.params, descent.record, scaled, None)
+            again.rows[:] = np.ldexp(rows, UP)
+        again.below = first + 1
+        for _ in again.windows():
+            pass
+        found = np.ldexp(np.sqrt(again.squares.reshape(squares.shape)[small]), -UP)
+        # a norm below the smallest normal number is one of numbers that count as zero
+        norms[small] = np.where(found < np.finfo(np.float64).smallest_normal, 0.0, found)
+    if wide.any():
+        again = Descent(d, descent.params, descent.record, d_output, d_state)
         again.norms = np.zeros(squares.shape)
         for _ in again.windows(steps=1):
             pass
-        return d_initial, again.norms
-    return d_initial, np.sqrt(squares)
+        norms[:, wide] = again.norms[:, wide]
+    return norms
 
 
 def _left_range(squares: Array, d: Direction, record: Record, d_output: Rows | None, d_state: Array | None) -> bool:
@@ -255,16 +337,20 @@ def weight_norms(
     """What each step of sequences of one length adds to ``dL/dW_hh``: its Frobenius norm, (T,), in kernel order."""
     norms = np.zeros(record.schedule.T)
     for window, delta in Descent(d, params, record, d_output, d_state).windows(steps=1):
-        step = WeightSums(d)
-        step.add(window, delta)
-        norms[window.schedule.first] = step.recurrent_norm()
+        if delta is not None:
+            step = WeightSums(d)
+            step.add(window, delta)
+            norms[window.schedule.first] = step.recurrent_norm()
     return norms
 
 
-def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows, out: Array, add: bool) -> None:
+def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows | None, out: Array, add: bool) -> None:
     """Write a window's ``dL/dx``, or add it to what stands there."""
     schedule, D = window.schedule, d.D
-    made = d.input_rows(P, delta.flat, delta.n)
+    if delta is None:
+        made = Rows(np.zeros(schedule.n_valid * D, d.dtype), D, schedule.n_valid)
+    else:
+        made = d.input_rows(P, delta.flat, delta.n)
     if schedule.outer is None:
         to = out[schedule.first * schedule.B :][: made.n]
         to[...] = made.view(D) + to if add else made.view(D)
