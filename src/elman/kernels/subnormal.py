@@ -6,10 +6,10 @@ waits there. In the mode an operation takes a subnormal operand for zero and giv
 subnormal result. It is a rule for each single operation on one number: so no bit depends on batch, chunks, threads or
 the length of vectors, and products and squares on the way obey it, too.
 
-The mode is that of a thread, and the caller's: NumPy's results would change. So it is switched on around each call from
-Python, in the function that numba makes to unpack the arguments, and is as it was after it. There the kernel is called
-as a function of its own that cannot be merged into its surroundings: no arithmetic is moved out of the mode, and kernels
-need no line for it.
+The mode belongs to the thread, and so to the caller, whose own results it would change. So it is switched on around
+each call from Python, in the function that numba makes to unpack the arguments, and is after it what it was before.
+There the kernel is called as a function of its own that is not merged into its surroundings: no arithmetic can move out
+of the mode, and no kernel needs a line for it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Library:
         self.library.add_ir_module(module)
 
 
-class _Lower(Lower):  # type: ignore[misc]
+class _Lower(Lower):
     def create_cpython_wrapper(self, release_gil: bool = False) -> None:
         """As numba's, with the switch."""
         self.context.create_cpython_wrapper(
@@ -104,20 +104,21 @@ class _Lower(Lower):  # type: ignore[misc]
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _Lowering(NativeLowering):  # type: ignore[misc]
+class _Lowering(NativeLowering):
     _name = "native_lowering_without_subnormals"
 
     lowering_class = _Lower
 
 
-class Flushing(CompilerBase):  # type: ignore[misc]
+class Flushing(CompilerBase):
     """numba's compiler, for functions in which subnormal numbers count as zero."""
 
     def define_pipelines(self) -> list[Any]:
-        """The usual passes, with the way in from Python made here."""
+        """The usual passes, with the way in from Python made here where the mode is known."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [(_Lowering if each is NativeLowering else each, text) for each, text in passes.passes]
-        passes.finalize()
+        if FLUSH:
+            passes.passes = [(_Lowering if each is NativeLowering else each, text) for each, text in passes.passes]
+            passes.finalize()
         return [passes]
 
 
@@ -136,11 +137,14 @@ def _call_object(typing: Any, address: Any) -> Any:
     return types.void(types.intp), codegen
 
 
-def _run(address):
+RUN: dict[str, Any] = {"no_cfunc_wrapper": True, "pipeline_class": Flushing}
+
+
+def _call_flushed(address):
     _call_object(address)
 
 
-_run = keep(njit(no_cfunc_wrapper=True, pipeline_class=Flushing)(_run))
+_run = keep(njit(**RUN)(_call_flushed))
 
 
 def flushed(function: Callable[P, Result]) -> Callable[P, Result]:

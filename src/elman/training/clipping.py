@@ -59,7 +59,8 @@ def clip_by_global_norm(gradient: Array, max_norm: float) -> float:
     Parameters
     ----------
     gradient : ndarray of float32 or float64
-        Changed in place if its norm exceeds ``max_norm``, otherwise not touched.
+        Changed in place if its norm exceeds ``max_norm``, otherwise not touched. Entries that would fall below the
+        smallest normal number of the dtype become 0.
     max_norm : float
         Largest norm allowed, at least 0; ``inf`` clips nothing.
 
@@ -88,8 +89,13 @@ def clip_by_global_norm(gradient: Array, max_norm: float) -> float:
     if norm > max_norm:
         if not gradient.flags.writeable:
             raise DTypeError("gradient must be writable to be clipped in place, and is read-only: clip a copy")
-        flushed(np.multiply)(gradient, max_norm / norm, out=gradient)
+        _scale(gradient, max_norm / norm)
     return norm
+
+
+@flushed
+def _scale(gradient: Array, factor: float) -> None:
+    gradient *= factor
 
 
 def _check(gradient: Any) -> None:
