@@ -144,8 +144,12 @@ class Descent:
         """
         d, schedule = self.d, window.schedule
         bits = f"u{d.dtype.itemsize}"
-        if self.rows.view(bits).any() or (dY.size and Rows(dY, y_rs, schedule.T * schedule.B).view(d.R).any()):
+        if self.rows.view(bits).any():
             return False
+        if dY.size:
+            entering = Rows(dY, y_rs, schedule.T * schedule.B).view(d.R)
+            if (entering if schedule.inner is None else entering[schedule.inner]).any():
+                return False
         return self.sums is None or not (self.sums.flat.view(bits) == 1 << 8 * d.dtype.itemsize - 1).any()
 
     def _sweep(self, window: Record, P_back: Array) -> Rows | None:

@@ -89,12 +89,13 @@ def clip_by_global_norm(gradient: Array, max_norm: float) -> float:
     if norm > max_norm:
         if not gradient.flags.writeable:
             raise DTypeError("gradient must be writable to be clipped in place, and is read-only: clip a copy")
-        _scale(gradient, max_norm / norm)
+        scale(gradient, max_norm / norm)
     return norm
 
 
 @flushed
-def _scale(gradient: Array, factor: float) -> None:
+def scale(gradient: Array, factor: float) -> None:
+    """Multiply a gradient in place; what falls below the smallest normal number becomes 0."""
     gradient *= factor
 
 
