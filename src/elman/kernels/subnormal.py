@@ -147,32 +147,39 @@ def _call_flushed(address):
 _run = keep(njit(**RUN)(_call_flushed))
 
 
-def flushed(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Have NumPy count subnormal numbers as zero while a function runs.
+def flush(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+    """Call a function, in which NumPy counts subnormal numbers as zero.
 
     Parameters
     ----------
     function : callable
         What it computes with NumPy is computed on the calling thread.
+    *args, **kwargs
+        Of the call.
 
     Returns
     -------
-    callable
-        The same; the mode is the caller's again when it returns or raises. Without the JIT, or where the mode is not
-        known, it is the function itself.
+    object
+        What the function returns. The mode is the caller's again when it returns or raises. Without the JIT, or where
+        the mode is not known, it is only called.
     """
     if config.DISABLE_JIT or not FLUSH:
-        return function
+        return function(*args, **kwargs)
+    results: list[Result] = []
+
+    def work() -> None:
+        results.append(function(*args, **kwargs))
+
+    # no Python between the switch and the call: a signal cannot raise there and leave the mode on
+    _run(id(work))
+    return results[0]
+
+
+def flushed(function: Callable[P, Result]) -> Callable[P, Result]:
+    """Have a function always called by :func:`flush`."""
 
     @functools.wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> Result:
-        results: list[Result] = []
-
-        def work() -> None:
-            results.append(function(*args, **kwargs))
-
-        # no Python between the switch and the call: a signal cannot raise there and leave the mode on
-        _run(id(work))
-        return results[0]
+        return flush(function, *args, **kwargs)
 
     return inside

@@ -70,11 +70,11 @@ class Descent:
     sums : WeightSums or None
         What the windows' gradients are added to, if anything.
     below : int
-        Windows that begin before this step are swept, all by default.
+        Windows that end after this step are left out; by default none.
     watched : bool
-        Whether to note the last window with a sum of squares that may have underflowed.
+        Whether to note the last window but one, or one before it, where a sum of squares may have underflowed.
     noted : (int, ndarray) or None
-        Its first step, and ``rows`` as they entered it.
+        The step after it, and ``rows`` as they entered it.
     """
 
     def __init__(
@@ -112,12 +112,14 @@ class Descent:
             last = kept.schedule.T
             for t0 in range((last - 1) // steps * steps, -1, -steps):
                 window = d.window(kept, t0, min(t0 + steps, last))
-                if window.schedule.first >= self.below:
+                end = window.schedule.first + window.schedule.T
+                if end > self.below:
                     continue
-                before = self.rows.copy() if self.watched and self.noted is None else None
+                watched = self.watched and self.noted is None and end < self.record.schedule.T
+                before = self.rows.copy() if watched else self.rows
                 delta = self._sweep(window, P_back)
-                if before is not None and self._squares(window).min() < SMALLEST_SUM:
-                    self.noted = window.schedule.first, before
+                if watched and self._squares(window).min() < SMALLEST_SUM:
+                    self.noted = end, before
                 yield window, delta
 
     def _kept(self) -> Iterator[Record]:
@@ -137,12 +139,15 @@ class Descent:
         return max(1, cached_steps(d, B), WINDOW_ROWS // B, int(least / (flops * B)))
 
     def over(self, window: Record, dY: Array, y_rs: int) -> bool:
-        """Whether no gradient enters the window, so that the sweep would leave all bits as they are.
+        """Whether no gradient enters the window, not the last one, so that the sweep would leave all bits as they are.
 
         Not one bit of the carried rows is set: a product begins with +0 and stays so, and a gate is not negative. Nor
         is there a -0 among the sums, to which zeros of either sign would be added.
         """
         d, schedule = self.d, window.schedule
+        # many a pass has one window, and would pay for the look at it
+        if schedule.first + schedule.T == self.record.schedule.T:
+            return False
         bits = f"u{d.dtype.itemsize}"
         if self.rows.view(bits).any():
             return False
@@ -249,7 +254,7 @@ def backward(
         ``|dL/ds_{t+1}|`` in kernel order, of the valid rows.
     """
     descent, sums = Descent(d, params, record, d_output, d_state), WeightSums(d)
-    descent.sums, descent.watched = sums, d.dtype == np.float64
+    descent.sums, descent.watched = sums, d.dtype.itemsize == 8
     P = None if d_x is None else d.pack_input_back(params, scratch())
     for window, delta in descent.windows():
         if delta is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.subnormal import flushed
 from ..linearization.norms import SMALLEST_SUM
 from .affine import Rows
 
@@ -51,6 +52,12 @@ def left_range(squares: Array, descent: Descent, d_state: Array | None) -> bool:
     )
 
 
+@flushed
+def _up(gradient: Array) -> Array:
+    scaled: Array = gradient * 2.0**UP
+    return scaled
+
+
 def scaled_norms(squares: Array, descent: Descent, d_state: Array | None) -> Array:
     """``|dL/ds_{t+1}|``, (T, B, n_states), where some of the sums of their squares left the range of float64.
 
@@ -63,17 +70,16 @@ def scaled_norms(squares: Array, descent: Descent, d_state: Array | None) -> Arr
     wide = ~(squares.max(axis=(0, 2)) < WIDE)
     small = (squares < SMALLEST_SUM) & ~wide[:, None]
     if small.any():
-        assert descent.noted is not None
-        first, rows = descent.noted
+        noted, last = descent.noted, int(np.flatnonzero(small.any(axis=(1, 2)))[-1])
         with np.errstate(over="ignore"):
-            up = None if d_output is None else np.ldexp(d_output.view(d.R), UP)
-            scaled = None if up is None else Rows(up.reshape(-1), d.R, len(up))
-            again = type(descent)(d, descent.params, descent.record, scaled, None)
-            again.rows[:] = np.ldexp(rows, UP)
-        again.below = first + 1
+            rows = None if d_output is None else Rows(_up(d_output.view(d.R)).reshape(-1), d.R, d_output.n)
+            start = None if d_state is None else _up(d_state)
+            again = type(descent)(d, descent.params, descent.record, rows, start)
+            if noted is not None and last < noted[0]:
+                again.below, again.rows[:] = noted[0], _up(noted[1])
         for _ in again.windows():
             pass
-        found = np.ldexp(np.sqrt(again.squares.reshape(squares.shape)[small]), -UP)
+        found = np.sqrt(again.squares.reshape(squares.shape)[small]) * 2.0**-UP
         # a norm below the smallest normal number is one of numbers that count as zero
         norms[small] = np.where(found < np.finfo(np.float64).smallest_normal, 0.0, found)
     if wide.any():
