@@ -1,6 +1,6 @@
 """Whether time depends on the numbers: ratios to what the same call takes with usual ones.
 
-At most 1.3 each, but 1.6 for gradients in float64, whose norms below 1e-145 are computed by a second sweep. Below the
+At most 1.3 each, but 1.7 for gradients in float64, whose norms below 1e-145 are computed by a second sweep. Below the
 smallest normal number many processors compute a hundred times more slowly; compiled code takes such numbers for zero.
 """
 
