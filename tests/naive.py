@@ -1,6 +1,9 @@
 """Plain NumPy twins, written from the equations: nothing of elman is used here."""
 
+import platform
+
 import numpy as np
+from numba import config
 
 PHI = {
     "tanh": (np.tanh, lambda a: 1 / np.cosh(a) ** 2),
@@ -87,3 +90,12 @@ def mgu_step(params, x, h):
     xf, xn = np.split(x @ params["weight_ih_l0"].T + params["bias_ih_l0"] + params["bias_hh_l0"], 2, axis=1)
     f = sigmoid(xf + h @ W_f.T)
     return (1 - f) * h + f * np.tanh(xn + (f * h) @ W_n.T)
+
+
+FLUSHES = not config.DISABLE_JIT and platform.machine().lower() in ("x86_64", "amd64", "arm64", "aarch64")
+"""Whether subnormal numbers count as zero: in compiled code, on processors that have a mode for it."""
+
+
+def flushed_numbers(x):
+    """Subnormal numbers as zeros of their sign, where they count as zero."""
+    return np.where(np.abs(x) < np.finfo(x.dtype).smallest_normal, np.copysign(0, x), x) if FLUSHES else x

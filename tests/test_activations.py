@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from naive import FLUSHES, flushed_numbers
 from numba import config
 
 from elman.kernels.activations import (
@@ -83,10 +84,12 @@ def points(dtype):
 def test_error_is_as_stated_over_the_whole_range(name, dtype):
     for where, x in points(dtype).items():
         exact = reference(name, x)
-        if name == "sigmoid":
-            # results below the smallest normal number are 0: the next test
-            keep = exact >= np.finfo(dtype).smallest_normal
+        if name == "sigmoid" or FLUSHES:
+            # results below the smallest normal number are 0: the tests after the next
+            keep = np.abs(exact) >= np.finfo(dtype).smallest_normal
             x, exact = x[keep], exact[keep]
+            if not len(x):
+                continue
         value = evaluate(name, x)
         assert value.dtype == dtype
         error = ulp_error(value, exact)
@@ -133,8 +136,9 @@ def test_the_sign_of_zero_is_kept(name, dtype):
 @pytest.mark.parametrize("name", ["relu", "identity"])
 def test_piecewise_linear_functions_are_exact(name, dtype):
     x = np.concatenate(list(points(dtype).values()))
-    expected = np.where(x < 0, 0, x) if name == "relu" else x
-    np.testing.assert_array_equal(evaluate(name, x), expected)
+    expected, value = np.where(x < 0, 0, x) if name == "relu" else x, evaluate(name, x)
+    # nothing is computed, so a subnormal number may pass; a product gives none
+    np.testing.assert_array_equal(flushed_numbers(value), flushed_numbers(expected))
 
 
 def test_tanh_is_odd_and_tiny_arguments_pass_unchanged(dtype):
@@ -142,7 +146,7 @@ def test_tanh_is_odd_and_tiny_arguments_pass_unchanged(dtype):
     assert evaluate("tanh", -x).tobytes() == (-evaluate("tanh", x)).tobytes()
     tiny = x[np.abs(x) < np.sqrt(np.finfo(dtype).eps) / 4]
     assert len(tiny) > 1000
-    np.testing.assert_array_equal(evaluate("tanh", tiny), tiny)
+    np.testing.assert_array_equal(evaluate("tanh", tiny), flushed_numbers(tiny))
 
 
 @extended

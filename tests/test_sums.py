@@ -79,6 +79,29 @@ def test_no_bit_depends_on_windows_or_threads(cell, bidirectional, monkeypatch):
         parallel.set_num_threads(before)
 
 
+@pytest.mark.parametrize("at", [(299, 297), (299, 120), (299, 150, 149, 3)])
+def test_windows_that_no_gradient_enters_count_as_rows(at, monkeypatch):
+    """Relu units that have died pass nothing on, so that most windows are passed over; blocks end where they would."""
+    T, B = 300, 11
+    rng = np.random.default_rng(3)
+    layer = elman.RNN(2, 12, nonlinearity="relu", dtype="float32", rng=0)
+    layer.params["weight_hh_l0"][...] = 0
+    x = rng.standard_normal((T, B, 2)).astype(np.float32)
+    d = np.zeros((T, B, 12), np.float32)
+    d[list(at)] = rng.standard_normal((len(at), B, 12))
+    passed, over = [], bptt.Descent.over
+
+    def theta(checkpoint):
+        return layer.backward(layer.trace(x, checkpoint=checkpoint), d_output=d).theta.tobytes()
+
+    monkeypatch.setattr(bptt.Descent, "over", lambda self, *args: False)
+    usual = theta(False)
+    monkeypatch.setattr(bptt.Descent, "over", lambda self, *args: passed.append(over(self, *args)) or passed[-1])
+    for checkpoint in (1, 7, 50, 93, 100):
+        assert theta(checkpoint) == usual
+    assert sum(passed) > len(passed) / 2
+
+
 @pytest.mark.parametrize("vectors", [1, 3, 4, 7, 9])
 @pytest.mark.parametrize("rows", [0, 1, 2, 5])
 def test_column_sums_and_folds_add_row_by_row_in_float64(rows, vectors, dtype):

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from .cache import keep
+from .subnormal import Flushing
 
 KERNEL: dict[str, Any] = {"no_cfunc_wrapper": True}
 INLINE: dict[str, Any] = KERNEL | {"no_cpython_wrapper": True}
@@ -21,8 +22,11 @@ INLINE: dict[str, Any] = KERNEL | {"no_cpython_wrapper": True}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile at the first call for each dtype, without the GIL, and keep the machine code on disk."""
-    return keep(njit(nogil=True, error_model="numpy", **KERNEL)(function))
+    """Compile at the first call for each dtype, without the GIL, and keep the machine code on disk.
+
+    Called from Python, it counts subnormal numbers as zero: see :mod:`elman.kernels.subnormal`.
+    """
+    return keep(njit(nogil=True, error_model="numpy", pipeline_class=Flushing, **KERNEL)(function))
 
 
 def inline(function: Callable[..., Any]) -> Any:

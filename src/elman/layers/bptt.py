@@ -3,6 +3,9 @@
 What a window needs is still in the cache when its weight gradients are formed, and the gradients of pre-activations
 take the memory of one window only. Sums over steps are chains that the next window carries on, so no bit depends on
 the windows, nor on whether their states were kept or made again.
+
+A window that no gradient enters, since all of it has vanished, is passed over: it would add zeros. See
+:meth:`Descent.over`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from ..linearization.norms import SMALLEST_SUM, row_norms, safe_norm
 from .affine import Rows
 from .buffers import scratch
 from .direction import Direction
+from .state_norms import left_range, scaled_norms
 from .sums import Sums
 from .views import Record
 
@@ -28,9 +32,6 @@ Array = NDArray[Any]
 WINDOW_BYTES, WINDOW_ROWS = 1 << 22, 4 * tile.BLOCK
 """What a window's states, gates and gradients may take, about what the caches hold; and rows that it has at least,
 since each window reads and writes all the sums of weight gradients."""
-
-SMALLEST_ENTRY = 1e-145
-"""The square of this is the smallest that is sure to count: see :data:`elman.linearization.norms.SMALLEST_SUM`."""
 
 WINDOW_FLOPS = 50 * parallel.SPLIT_FLOPS
 """Operations below which the sweep of a window is not worth another hand-over to the threads."""
@@ -66,6 +67,14 @@ class Descent:
         ``|dL/ds_{t+1}|^2`` for each row t * B + b and state, of the valid rows; 1 elsewhere.
     norms : ndarray, shape (T, B, n_states), or None
         Receives the roots of these by scaling, if it is there and every window has one step.
+    sums : WeightSums or None
+        What the windows' gradients are added to, if anything.
+    below : int
+        Windows that end after this step are left out; by default none.
+    watched : bool
+        Whether to note the last window but one, or one before it, where a sum of squares may have underflowed.
+    noted : (int, ndarray) or None
+        The step after it, and ``rows`` as they entered it.
     """
 
     def __init__(
@@ -79,9 +88,15 @@ class Descent:
             d.state_view(self.rows, B)[record.schedule.final] = d_state
         self.squares = np.ones(record.schedule.T * B * d.n_states)
         self.norms: Array | None = None
+        self.sums: WeightSums | None = None
+        self.below = record.schedule.T
+        self.watched = False
+        self.noted: tuple[int, Array] | None = None
 
-    def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Rows]]:
+    def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Rows | None]]:
         """Sweep back; yield each window and the gradients of its pre-activations, valid rows only, the last one first.
+
+        These are None where they are zero and leave everything as it is.
 
         Parameters
         ----------
@@ -97,7 +112,15 @@ class Descent:
             last = kept.schedule.T
             for t0 in range((last - 1) // steps * steps, -1, -steps):
                 window = d.window(kept, t0, min(t0 + steps, last))
-                yield window, self._sweep(window, P_back)
+                end = window.schedule.first + window.schedule.T
+                if end > self.below:
+                    continue
+                watched = self.watched and self.noted is None and end < self.record.schedule.T
+                before = self.rows.copy() if watched else self.rows
+                delta = self._sweep(window, P_back)
+                if watched and self._squares(window).min() < SMALLEST_SUM:
+                    self.noted = end, before
+                yield window, delta
 
     def _kept(self) -> Iterator[Record]:
         """Pieces with all their states, the last first: the record, or what is made again from its checkpoints."""
@@ -115,11 +138,34 @@ class Descent:
         least = WINDOW_FLOPS if parallel.get_num_threads() > 1 else 0
         return max(1, cached_steps(d, B), WINDOW_ROWS // B, int(least / (flops * B)))
 
-    def _sweep(self, window: Record, P_back: Array) -> Rows:
+    def over(self, window: Record, dY: Array, y_rs: int) -> bool:
+        """Whether no gradient enters the window, not the last one, so that the sweep would leave all bits as they are.
+
+        Not one bit of the carried rows is set: a product begins with +0 and stays so, and a gate is not negative. Nor
+        is there a -0 among the sums, to which zeros of either sign would be added.
+        """
+        d, schedule = self.d, window.schedule
+        # many a pass has one window, and would pay for the look at it
+        if schedule.first + schedule.T == self.record.schedule.T:
+            return False
+        bits = f"u{d.dtype.itemsize}"
+        if self.rows.view(bits).any():
+            return False
+        if dY.size:
+            entering = Rows(dY, y_rs, schedule.T * schedule.B).view(d.R)
+            if (entering if schedule.inner is None else entering[schedule.inner]).any():
+                return False
+        return self.sums is None or not (self.sums.sums.rows.view(bits) == 1 << 8 * d.dtype.itemsize - 1).any()
+
+    def _sweep(self, window: Record, P_back: Array) -> Rows | None:
         d, schedule = self.d, window.schedule
         dY, y_rs = self._output_gradient(window)
+        squares = self._squares(window)
+        if self.over(window, dY, y_rs):
+            valid = np.arange(schedule.B) < schedule.active[: schedule.T, None]
+            squares.reshape(*valid.shape, d.n_states)[valid] = 0.0
+            return None
         delta = scratch().take("delta", schedule.T * schedule.B * d.d_rs, d.dtype)
-        squares = self.squares[schedule.first * schedule.B * d.n_states :]
         if self.norms is not None:
             n = int(schedule.active[0])
             entering = d.state_view(self.rows, n).copy()
@@ -129,6 +175,10 @@ class Descent:
                 self.norms[schedule.first, :n, i] = safe_norm(entering[:, i, :size])
         d.sweep(window, dY, y_rs, P_back, delta, self.rows, squares, 1, True, 0, schedule.T)
         return schedule.compact(Rows(delta, d.d_rs, schedule.T * schedule.B), d.d_rs, "delta")
+
+    def _squares(self, window: Record) -> Array:
+        schedule, n = window.schedule, window.schedule.B * self.d.n_states
+        return self.squares[schedule.first * n : (schedule.first + schedule.T) * n]
 
     def _output_gradient(self, window: Record) -> tuple[Array, int]:
         """``dL/d output`` in kernel order, and how far apart its rows are."""
@@ -202,9 +252,13 @@ def backward(
         ``|dL/ds_{t+1}|`` in kernel order, of the valid rows.
     """
     descent, sums = Descent(d, params, record, d_output, d_state), WeightSums(d)
+    descent.sums, descent.watched = sums, d.dtype.itemsize == 8
     P = None if d_x is None else d.pack_input_back(params, scratch())
     for window, delta in descent.windows():
-        sums.add(window, delta)
+        if delta is None:
+            sums.sums.pass_over(window.schedule.n_valid)
+        else:
+            sums.add(window, delta)
         if d_x is not None:
             _input_gradient(d, P, window, delta, d_x, add)
     d.unpack_gradients(sums.sums.finish(), out)
@@ -215,36 +269,9 @@ def backward(
         if name in out:
             out[name][...] = restarted[:, i, :size].sum(axis=0, dtype=np.float64)
     squares = descent.squares.reshape(T, B, d.n_states)
-    if squares.size and d.dtype == np.float64 and _left_range(squares[..., 0], d, record, d_output, d_state):
-        # the rows themselves are gone: the way back once more, step by step
-        again = Descent(d, params, record, d_output, d_state)
-        again.norms = np.zeros(squares.shape)
-        for _ in again.windows(steps=1):
-            pass
-        return d_initial, again.norms
+    if squares.size and d.dtype == np.float64 and left_range(squares[..., 0], descent, d_state):
+        return d_initial, scaled_norms(squares, descent, d_state)
     return d_initial, np.sqrt(squares)
-
-
-def _left_range(squares: Array, d: Direction, record: Record, d_output: Rows | None, d_state: Array | None) -> bool:
-    """Whether a sum of squares (T, B) of a gradient in float64 may have under- or overflowed.
-
-    A zero is one where no gradient has entered yet, unless what enters is too small for its squares.
-    """
-    # the methods min and max cost twice as much, which shows in small layers
-    least, most = float(np.minimum.reduce(squares, axis=None)), float(np.maximum.reduce(squares, axis=None))
-    if not most < np.inf or 0 < least < SMALLEST_SUM:
-        return True
-    if least >= SMALLEST_SUM:
-        return False
-    living = squares > 0
-    if (living & (squares < SMALLEST_SUM)).any():
-        return True
-    valid = np.arange(squares.shape[1]) < record.schedule.active[: len(squares), None]
-    entered = np.logical_or.accumulate((living & valid)[::-1])[::-1]
-    return bool((~living[:-1] & entered[1:]).any()) or any(
-        part is not None and bool(((part != 0) & (np.abs(part) < SMALLEST_ENTRY)).any())
-        for part in (None if d_output is None else d_output.view(d.R), d_state)
-    )
 
 
 def weight_norms(
@@ -253,16 +280,20 @@ def weight_norms(
     """What each step of sequences of one length adds to ``dL/dW_hh``: its Frobenius norm, (T,), in kernel order."""
     norms = np.zeros(record.schedule.T)
     for window, delta in Descent(d, params, record, d_output, d_state).windows(steps=1):
-        step = WeightSums(d)
-        step.add(window, delta)
-        norms[window.schedule.first] = step.recurrent_norm()
+        if delta is not None:
+            step = WeightSums(d)
+            step.add(window, delta)
+            norms[window.schedule.first] = step.recurrent_norm()
     return norms
 
 
-def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows, out: Array, add: bool) -> None:
+def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows | None, out: Array, add: bool) -> None:
     """Write a window's ``dL/dx``, or add it to what stands there."""
     schedule, D = window.schedule, d.D
-    made = d.input_rows(P, delta.flat, delta.n)
+    if delta is None:
+        made = Rows(np.zeros(schedule.n_valid * D, d.dtype), D, schedule.n_valid)
+    else:
+        made = d.input_rows(P, delta.flat, delta.n)
     if schedule.outer is None:
         to = out[schedule.first * schedule.B :][: made.n]
         to[...] = made.view(D) + to if add else made.view(D)

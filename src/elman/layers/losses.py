@@ -17,6 +17,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..given import kind, model_cure
 from ..kernels.exponential import exp, log
 from ..kernels.squares import sum_of_squares
+from ..kernels.subnormal import flushed
 from ..validation import all_finite, choice, in_place, plain
 
 Array = NDArray[Any]
@@ -73,6 +74,7 @@ class MeanSquaredError:
         if target.shape != output_shape:
             raise ShapeError(f"y must have the shape of the output {output_shape} for the mse loss, got {target.shape}")
 
+    @flushed
     def value_and_gradient(self, output: Array, target: Array) -> tuple[float, Array]:
         """Mean squared error and its gradient ``2 (output - target) / size``.
 
@@ -146,6 +148,7 @@ class CrossEntropy:
                 f"y[{', '.join(map(str, index))}] is {target[index]}"
             )
 
+    @flushed
     def value_and_gradient(self, output: Array, target: Array) -> tuple[float, Array]:
         """Cross-entropy and its gradient ``(softmax(output) - onehot(target)) / positions``.
 

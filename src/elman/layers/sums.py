@@ -96,10 +96,22 @@ class Sums:
             pieces.append((start, end, not self._room))
             self._room = self._room or BLOCK_ROWS
             end = start
+        self._begin_total()
+        return pieces
+
+    def pass_over(self, n: int) -> None:
+        """Count n rows of zeros: blocks end where they would if these were added."""
+        if self.rows.dtype != WIDE and n >= self._room:
+            self._begin_total()
+            self._fold(0, self.stride // lanes_of(self.rows.itemsize))
+            n = (n - self._room) % BLOCK_ROWS
+            self._room = BLOCK_ROWS
+        self._room -= n
+
+    def _begin_total(self) -> None:
         if self._total is None:
             self._total = scratch().take(f"{self.name} total", self.rows.size, WIDE)
             self._total[:] = 0
-        return pieces
 
     def _fold(self, v0: int, v1: int) -> None:
         """Move the sums of some vectors of columns to the total."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, NonFiniteError
 from ..given import kind
 from ..kernels.squares import sum_of_squares
+from ..kernels.subnormal import flushed
 
 Array = NDArray[Any]
 
@@ -58,7 +59,8 @@ def clip_by_global_norm(gradient: Array, max_norm: float) -> float:
     Parameters
     ----------
     gradient : ndarray of float32 or float64
-        Changed in place if its norm exceeds ``max_norm``, otherwise not touched.
+        Changed in place if its norm exceeds ``max_norm``, otherwise not touched. Entries that would fall below the
+        smallest normal number of the dtype become 0.
     max_norm : float
         Largest norm allowed, at least 0; ``inf`` clips nothing.
 
@@ -87,8 +89,14 @@ def clip_by_global_norm(gradient: Array, max_norm: float) -> float:
     if norm > max_norm:
         if not gradient.flags.writeable:
             raise DTypeError("gradient must be writable to be clipped in place, and is read-only: clip a copy")
-        gradient *= max_norm / norm
+        scale(gradient, max_norm / norm)
     return norm
+
+
+@flushed
+def scale(gradient: Array, factor: float) -> None:
+    """Multiply a gradient in place; what falls below the smallest normal number becomes 0."""
+    gradient *= factor
 
 
 def _check(gradient: Any) -> None:

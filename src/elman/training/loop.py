@@ -15,7 +15,7 @@ from ..layers.buffers import Buffers
 from ..layers.losses import Loss, broken, checked, is_own
 from ..validation import all_finite
 from .callbacks import Callback, Update
-from .clipping import global_norm
+from .clipping import global_norm, scale
 from .history import History
 from .interrupt import DeferredInterrupt
 from .model import Gradients, Model, Trace, check_finite, parameter_at
@@ -125,7 +125,7 @@ class Training:
         if not math.isfinite(norm):
             raise _gradient_error(norm, gradient, self.model)
         if norm > self.max_norm:
-            gradient *= self.max_norm / norm
+            scale(gradient, self.max_norm / norm)
         self.optimizer.apply(self.model.theta, gradient)
         self.history.gradient_norm.append(norm)
         return value, norm, gradients

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
 from ..given import kind
 from ..kernels.squares import sum_of_squares
+from ..kernels.subnormal import flush
 from ..layers.fixed import Fixed
 from ..validation import number, plain
 
@@ -166,7 +167,7 @@ class Optimizer(Fixed, ABC):
         n = self.step_count
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
-                self._compute(theta, gradient, states[n % 2], states[1 - n % 2], new)
+                flush(self._compute, theta, gradient, states[n % 2], states[1 - n % 2], new)
         except FloatingPointError as error:
             raise NonFiniteError(
                 f"the update of the parameters is not finite ({error}), with gradient entries up to "
