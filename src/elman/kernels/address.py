@@ -1,0 +1,99 @@
+"""Calls of one kernel by another through its address.
+
+A loop around the kernels of a cell, of any cell: numba would compile a kernel that is handed over as a function into
+the loop, once more for each cell, and not find the result in the cache on disk. An address is a number. The loop is
+compiled once for all cells, and a cell's kernel is the machine code that it already has.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import config, from_dtype, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+class Convention:
+    """How kernels of one kind are called: one text for the caller and for the machine code that it gets.
+
+    Parameters
+    ----------
+    arguments : str
+        A letter for each: ``r`` a flat array of the dtype that is computed in, ``d`` one of float64, ``n`` one of
+        int64, ``i`` an integer. Blanks do not count.
+    returns : type of numba
+        What the kernel returns.
+
+    Attributes
+    ----------
+    call : callable
+        From compiled code: ``call(address, *arguments)``.
+    """
+
+    def __init__(self, arguments: str, returns: Any) -> None:
+        self.arguments, self.returns = arguments.replace(" ", ""), returns
+        self.call: Any = _call_python if config.DISABLE_JIT else _caller(self)
+
+    def types(self, real: Any) -> tuple[Any, ...]:
+        """numba's types of the arguments, for numbers of its type ``real``."""
+        flat = {letter: types.Array(of, 1, "C") for letter, of in (("r", real), ("d", types.f8), ("n", types.i8))}
+        return tuple(flat.get(letter, types.intp) for letter in self.arguments)
+
+    def address(self, kernel: Any, dtype: np.dtype[Any]) -> Any:
+        """Where the machine code of a kernel for a dtype is; it is compiled, or read from disk, if it is not there yet.
+
+        Raises
+        ------
+        TypeError
+            If the kernel returns something else.
+        """
+        return kernel if config.DISABLE_JIT else _address(self, kernel, dtype)
+
+
+@lru_cache(maxsize=None)
+def _address(convention: Convention, kernel: Any, dtype: np.dtype[Any]) -> int:
+    signature = convention.types(from_dtype(dtype))
+    kernel.compile(signature)
+    made = kernel.overloads[signature]
+    if made.signature.return_type != convention.returns:
+        raise TypeError(f"{kernel.__name__} must return {convention.returns}, but returns {made.signature.return_type}")
+    address: int = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+    return address
+
+
+def _call_python(kernel: Callable[..., Any], *args: Any) -> Any:
+    return kernel(*args)
+
+
+def _caller(convention: Convention) -> Any:
+    """The intrinsic that calls an address."""
+
+    def apply(typing: Any, address: Any, *args: Any) -> Any:
+        real = args[convention.arguments.index("r")].dtype
+        wanted = convention.types(real)
+        # read-only or not, an array is the same numbers in machine code
+        given = tuple(a if isinstance(t, types.Array) else t for t, a in zip(wanted, args, strict=True))
+        for t, a in zip(wanted, given, strict=True):
+            if isinstance(t, types.Array) and (a.dtype, a.ndim, a.layout) != (t.dtype, 1, "C"):
+                return None
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            kind = context.call_conv.get_function_type(convention.returns, wanted)
+            callee = builder.inttoptr(values[0], ir.PointerType(kind))
+            status, result = context.call_conv.call_function(builder, callee, convention.returns, wanted, values[1:])
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            return result
+
+        return convention.returns(types.intp, *given), codegen
+
+    names = ["typing", "address", *(f"a{i}" for i in range(len(convention.arguments)))]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    apply.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+    return intrinsic(apply)
