@@ -10,7 +10,8 @@ Arrays, sizes, windows and slabs are those of :mod:`elman.cells.cell`. Beside th
 ======== ================================== ==============================================================
 array    rows                               a row holds
 ======== ================================== ==============================================================
-Z        T * B, or one for all              ``[state][Hp]``, z; ``z_rs`` is 0 where it is one row
+drawn    T * B, or none                     ``[state][Hp]``, z as 0 or 1, in bytes
+Z        B, or one if nothing is drawn      ``[state][Hp]``, z of one step; ``z_rs`` is 0 where it is one row
 states   (2 T + 1) * B, or 2 * B            a step t that is kept has two slots: 2 t is what it reads, 2 t + 1 what
                                             the cell makes of it; with ``slots`` = 2, it reads slot t and mixes in
                                             place, both modulo 2
@@ -26,6 +27,7 @@ from numba import types
 from ..kernels.address import Convention
 from ..kernels.compile import inline, integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
+from ..kernels.flags import from_flags
 from ..kernels.vector import lanes
 
 FORWARD = Convention("i ri r r ri ri ri ri iiiii n iiii", types.intp)
@@ -63,10 +65,12 @@ def _mix_states(Z, z, z_rs, states, s_rs, before, made, new, H, R, N, n_states):
 
 @kernel
 def forward(
-    cell, n_states, Z, z_rs, variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B,
+    cell, n_states, drawn, Z, z_rs, variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B,
     slots, active, t0, t1, b0, b1,
 ):  # fmt: skip
     """The window of ``cell.forward``, of which ``cell`` is the address, mixed after each step."""
+    VL = lanes(states)
+    width = (H + VL - 1) // VL * VL * n_states
     for t in range(t0, t1):
         N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
@@ -86,7 +90,9 @@ def forward(
             return t
         mine = b0 * s_rs
         before, made, new = (first + turn) * row + mine, made * row + mine, new * row + mine
-        _mix_states(Z, (t * B + b0) * z_rs, z_rs, states, s_rs, before, made, new, H, R, N, n_states)
+        if drawn.size > 0:
+            from_flags(drawn, (t * B + b0) * width, width, Z, b0 * z_rs, z_rs, N, width // VL)
+        _mix_states(Z, b0 * z_rs, z_rs, states, s_rs, before, made, new, H, R, N, n_states)
         if out.size > 0:
             for n in range(N):
                 copy_row(out, (t * B + b0 + n) * o_rs, states, new + n * s_rs, R)
@@ -104,20 +110,23 @@ def settle(states, s_rs, slot, out, H, R, B, n_states, Z):
 
 @kernel
 def backward(
-    cell, n_states, Z, z_rs, past, unused, variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs,
+    cell, n_states, drawn, Z, z_rs, past, unused, variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs,
     d_state, squares, H, R, B, K, keep, active, t0, t1, b0, b1,
 ):  # fmt: skip
     """The window of ``cell.backward``: what was kept of a state passes each step by."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
+    width = n_states * U * VL
     none, one = integer(0), integer(1)
     for t in range(t1 - 1, t0 - 1, -1):
         n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
             continue
         turn, rows = t % 2, t * B * K
+        if drawn.size > 0:
+            from_flags(drawn, (t * B + b0) * width, width, Z, b0 * z_rs, z_rs, n1 - b0, width // VL)
         for r in range(b0 * K, n1 * K):
-            d, z = r * s_rs, (t * B + r // K) * z_rs
+            d, z = r * s_rs, r // K * z_rs
             if dY.size > 0:
                 add_row(d_state, d, dY, (rows + r) * y_rs, R)
             for i in range(n_states):
@@ -139,21 +148,24 @@ def backward(
 
 @kernel
 def tangent(
-    cell, n_states, Z, z_rs, unused, variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares,
+    cell, n_states, drawn, Z, z_rs, unused, variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares,
     H, R, B, K, t0, t1, b0, b1,
 ):  # fmt: skip
     """The window of ``cell.tangent``, mixed after each step."""
     VL = lanes(states)
     U = (H + VL - 1) // VL
+    width = n_states * U * VL
     none, one = integer(0), integer(1)
     for t in range(t0, t1):
         turn = t % 2
+        if drawn.size > 0:
+            from_flags(drawn, (t * B + b0) * width, width, Z, b0 * z_rs, z_rs, b1 - b0, width // VL)
         call_tangent(
             cell, variant, P_hh, init[(t - t0) * B * K * i_rs :], i_rs, states[(2 * t - turn) * B * s_rs :], s_rs,
             gates[(t - turn) * B * g_rs :], g_rs, work, w_rs, V, v_rs, unused, H, R, B, K, turn, turn + 1, b0, b1,
         )  # fmt: skip
         for r in range(b0 * K, b1 * K):
-            now, new, z = (turn * B * K + r) * v_rs, ((1 - turn) * B * K + r) * v_rs, (t * B + r // K) * z_rs
+            now, new, z = (turn * B * K + r) * v_rs, ((1 - turn) * B * K + r) * v_rs, r // K * z_rs
             for i in range(n_states):
                 at, vectors = i * U * VL, U if i > 0 else (R + VL - 1) // VL
                 _mixed_tangent_rows(

@@ -32,7 +32,7 @@ class Record(NamedTuple):
     given : bool
         Whether the caller gave the initial state.
     kept : ndarray or None
-        The share of each state that zoneout keeps, if drawn: padded rows (T * B, s_rs).
+        Which states zoneout keeps, if drawn: 0 or 1 in bytes, (T * B, n_states, Hp).
     checkpoint : int
         Steps between the states that are kept, and no gates; 0 where every state is.
     """
@@ -96,9 +96,9 @@ class Views(Layout):
             record.gates[t0 * B * self.g_rs :], self.slots(schedule.T), record.given, kept,
         )  # fmt: skip
 
-    def read(self, record: Record) -> Array:
-        """The states that the steps read, flat: at least T * B rows."""
-        return record.states
+    def read(self, record: Record) -> Rows:
+        """The states that the steps read."""
+        return Rows(record.states, self.s_rs, record.schedule.T * record.schedule.B)
 
     def initial_gradient(self, record: Record, d_initial: Array) -> Array:
         """The gradient (outer_B, n_states, H) of the state that the caller handed over, from that of every row's."""

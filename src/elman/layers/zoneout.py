@@ -16,12 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cells import zoneout as loops
+from .affine import Rows
 from .buffers import scratch
 from .direction import Direction
 from .schedule import Schedule
 from .views import Record
 
 Array = NDArray[Any]
+
+NOTHING = np.empty(0, np.uint8)
+"""What an evaluation draws."""
 
 
 class ZonedDirection(Direction):
@@ -51,21 +55,20 @@ class ZonedDirection(Direction):
         row[: self.n_states * self.Hp] = np.repeat(self.zoneout[:, 0], self.Hp)
         return row
 
-    def _mixing(self, record: Record) -> tuple[int, Array, int]:
-        """Number of states, z, and how far apart its rows are."""
+    def _mixing(self, record: Record) -> tuple[int, Array, Array, int]:
+        """Number of states, what was drawn, z of a step, and how far apart its rows are."""
         if record.kept is None:
-            return self.n_states, self._mean, 0
-        return self.n_states, record.kept.reshape(-1), self.s_rs
+            return self.n_states, NOTHING, self._mean, 0
+        Z = scratch().take("z", record.schedule.B * self.s_rs, self.dtype)
+        return self.n_states, record.kept.reshape(-1), Z, self.s_rs
 
     def in_kernel_order(self, drawn: Array, schedule: Schedule) -> Array:
-        """Drawn z (outer_T * outer_B, n_states, H) as padded rows of the kernel."""
-        n = schedule.T * schedule.B
-        rows = np.zeros((n, self.s_rs), self.dtype)
-        view = self.state_view(rows, n)
+        """Drawn z (outer_T * outer_B, n_states, H) as rows of the kernel, (T * B, n_states, Hp)."""
+        rows = np.zeros((schedule.T * schedule.B, self.n_states, self.Hp), drawn.dtype)
         if schedule.outer is None:
-            view[...] = drawn
+            rows[..., : self.H] = drawn
         else:
-            view[schedule.inner] = drawn[schedule.outer]
+            rows[schedule.inner, :, : self.H] = drawn[schedule.outer]
         return rows
 
     def forward_kernel(self, record: Record) -> Callable[..., int]:
@@ -93,11 +96,14 @@ class ZonedDirection(Direction):
             self._mean,
         )  # fmt: skip
 
-    def read(self, record: Record) -> Array:
-        """The states that the steps read, flat; a copy."""
-        B = record.schedule.B
-        slots = record.states[: record.slots * B * self.s_rs].reshape(record.slots, -1)
-        return np.ascontiguousarray(slots[:-1:2]).reshape(-1)
+    def read(self, record: Record) -> Rows:
+        """The states that the steps read: every other slot."""
+        B, T = record.schedule.B, record.schedule.T
+        if B == 1:
+            return Rows(record.states, 2 * self.s_rs, T)
+        rows, n = scratch().take("read", T * B * self.s_rs, self.dtype), B * self.s_rs
+        rows.reshape(T, n)[...] = record.states[: 2 * T * n].reshape(T, 2, n)[:, 0]
+        return Rows(rows, self.s_rs, T * B)
 
     def jacobian(self, record: Record, weights: Array, t: int, b: int) -> Array:
         """One step's Jacobian, ``diag(z) + diag(1 - z) J``."""
