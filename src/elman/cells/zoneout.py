@@ -22,17 +22,15 @@ unused   2 * B * K * n_states               the sums of squares that the cell no
 
 from __future__ import annotations
 
-from numba import types
-
 from ..kernels.address import Convention
 from ..kernels.compile import inline, integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
 from ..kernels.flags import from_flags
 from ..kernels.vector import lanes
 
-FORWARD = Convention("i ri r r ri ri ri ri iiiii n iiii", types.intp)
-BACKWARD = Convention("i ri r r ri ri ri r d iiiii n iiii", types.void)
-TANGENT = Convention("i r ri ri ri ri ri d iiii iiii", types.void)
+FORWARD = Convention("i ri r r ri ri ri ri iiiii n iiii", "i")
+BACKWARD = Convention("i ri r r ri ri ri r d iiiii n iiii", "")
+TANGENT = Convention("i r ri ri ri ri ri d iiii iiii", "")
 call_forward, call_backward, call_tangent = FORWARD.call, BACKWARD.call, TANGENT.call
 
 
@@ -65,8 +63,8 @@ def _mix_states(Z, z, z_rs, states, s_rs, before, made, new, H, R, N, n_states):
 
 @kernel
 def forward(
-    cell, n_states, drawn, Z, z_rs, variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B,
-    slots, active, t0, t1, b0, b1,
+    cell, n_states, drawn, Z, z_rs, variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D,
+    H, R, B, slots, active, t0, t1, b0, b1,
 ):  # fmt: skip
     """The window of ``cell.forward``, of which ``cell`` is the address, mixed after each step."""
     VL = lanes(states)
@@ -110,8 +108,8 @@ def settle(states, s_rs, slot, out, H, R, B, n_states, Z):
 
 @kernel
 def backward(
-    cell, n_states, drawn, Z, z_rs, past, unused, variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs,
-    d_state, squares, H, R, B, K, keep, active, t0, t1, b0, b1,
+    cell, n_states, drawn, Z, z_rs, past, unused, variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta,
+    d_rs, d_state, squares, H, R, B, K, keep, active, t0, t1, b0, b1,
 ):  # fmt: skip
     """The window of ``cell.backward``: what was kept of a state passes each step by."""
     VL = lanes(states)
@@ -148,8 +146,8 @@ def backward(
 
 @kernel
 def tangent(
-    cell, n_states, drawn, Z, z_rs, unused, variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares,
-    H, R, B, K, t0, t1, b0, b1,
+    cell, n_states, drawn, Z, z_rs, unused, variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs,
+    squares, H, R, B, K, t0, t1, b0, b1,
 ):  # fmt: skip
     """The window of ``cell.tangent``, mixed after each step."""
     VL = lanes(states)

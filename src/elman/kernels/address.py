@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,8 @@ class Convention:
     arguments : str
         A letter for each: ``r`` a flat array of the dtype that is computed in, ``d`` one of float64, ``n`` one of
         int64, ``i`` an integer. Blanks do not count.
-    returns : type of numba
-        What the kernel returns.
+    returns : {"i", ""}
+        Whether the kernel returns an integer, or nothing.
 
     Attributes
     ----------
@@ -36,12 +36,12 @@ class Convention:
         From compiled code: ``call(address, *arguments)``.
     """
 
-    def __init__(self, arguments: str, returns: Any) -> None:
-        self.arguments, self.returns = arguments.replace(" ", ""), returns
+    def __init__(self, arguments: str, returns: str) -> None:
+        self.arguments, self.returns = arguments.replace(" ", ""), types.intp if returns else types.void
         self.call: Any = _call_python if config.DISABLE_JIT else _caller(self)
 
     def types(self, real: Any) -> tuple[Any, ...]:
-        """numba's types of the arguments, for numbers of its type ``real``."""
+        """The types of the arguments, for numbers of its type ``real``."""
         flat = {letter: types.Array(of, 1, "C") for letter, of in (("r", real), ("d", types.f8), ("n", types.i8))}
         return tuple(flat.get(letter, types.intp) for letter in self.arguments)
 
@@ -56,7 +56,7 @@ class Convention:
         return kernel if config.DISABLE_JIT else _address(self, kernel, dtype)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _address(convention: Convention, kernel: Any, dtype: np.dtype[Any]) -> int:
     signature = convention.types(from_dtype(dtype))
     kernel.compile(signature)
@@ -95,5 +95,5 @@ def _caller(convention: Convention) -> Any:
 
     names = ["typing", "address", *(f"a{i}" for i in range(len(convention.arguments)))]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    apply.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+    apply.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
     return intrinsic(apply)

@@ -164,8 +164,8 @@ class WeightSums:
 
         def work(v0: int, v1: int) -> None:
             d.cell.gradients(
-                x.flat, x.stride, states.flat, states.stride, gates.flat, d.g_rs, delta.flat, d.d_rs, d.one, d.D, d.H, d.R,
-                d.n_gates * U, d.h_first * U, 0, delta.n, v0, v1, self.flat, d.d_rs,
+                x.flat, x.stride, states.flat, states.stride, gates.flat, d.g_rs, delta.flat, d.d_rs, d.one, d.D, d.H,
+                d.R, d.n_gates * U, d.h_first * U, 0, delta.n, v0, v1, self.flat, d.d_rs,
             )  # fmt: skip
 
         flops = 2.0 * delta.n * (d.D + d.R) * d.H * d.n_gates
