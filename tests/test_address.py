@@ -9,7 +9,7 @@ from elman.kernels.compile import kernel
 from elman.kernels.flags import from_flags
 from elman.kernels.vector import lanes, lanes_of
 
-TO_INTEGER, TO_NOTHING = Convention("r d n i", "i"), Convention("r d n i", "")
+TO_INTEGER, TO_NOTHING = Convention("R d n i", "i"), Convention("r d n i", "")
 call, tell = TO_INTEGER.call, TO_NOTHING.call
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="about compiled code")
 
@@ -39,7 +39,7 @@ def raises(a, squares, counts, n):
 @kernel
 def twice(address, a, squares, counts, n):
     """Calls it on all of a, then on all but the first."""
-    return call(address, a, squares, counts, n) + call(address, a[1:], squares, counts, n - 1)
+    return call(address, a, 0, squares, counts, n) + call(address, a, 1, squares, counts, n - 1)
 
 
 @kernel

@@ -10,7 +10,7 @@ Arrays, sizes, windows and slabs are those of :mod:`elman.cells.cell`. Beside th
 ======== ================================== ==============================================================
 array    rows                               a row holds
 ======== ================================== ==============================================================
-drawn    T * B, or none                     ``[state][Hp]``, z as 0 or 1, in bytes
+drawn    T * B, or none                     ``[state][Hp]``, z as 0 or 1, in bytes; backwards with K = 1 only
 Z        B, or one if nothing is drawn      ``[state][Hp]``, z of one step; ``z_rs`` is 0 where it is one row
 states   (2 T + 1) * B, or 2 * B            a step t that is kept has two slots: 2 t is what it reads, 2 t + 1 what
                                             the cell makes of it; with ``slots`` = 2, it reads slot t and mixes in
@@ -28,9 +28,9 @@ from ..kernels.elementwise import add_row, copy_row, elementwise
 from ..kernels.flags import from_flags
 from ..kernels.vector import lanes
 
-FORWARD = Convention("i ri r r ri ri ri ri iiiii n iiii", "i")
-BACKWARD = Convention("i ri r r ri ri ri r d iiiii n iiii", "")
-TANGENT = Convention("i r ri ri ri ri ri d iiii iiii", "")
+FORWARD = Convention("i Ri r r Ri Ri Ri ri iiiii N iiii", "i")
+BACKWARD = Convention("i ri r r Ri Ri Ri r d iiiii N iiii", "")
+TANGENT = Convention("i r Ri Ri Ri ri ri d iiii iiii", "")
 call_forward, call_backward, call_tangent = FORWARD.call, BACKWARD.call, TANGENT.call
 
 
@@ -44,9 +44,15 @@ def _part(m, z, d, past):
     return d, z * d, (1.0 - z) * d
 
 
+def _add(m, d, past):
+    """The gradient that came through the cell, and what passed it by."""
+    return (d + past,)
+
+
 _mixed_rows = elementwise(_mix, 4, (3,))
 _mixed_tangent_rows = elementwise(_mix, 4, (3,), "squares")
 _parted_rows = elementwise(_part, 3, (None, 2, 1), "squares")
+_added_rows = elementwise(_add, 2, (0,))
 
 
 @inline
@@ -81,8 +87,8 @@ def forward(
         else:
             first, g, room, made, new = 0, 0, 2, 1 - turn, 1 - turn
         status = call_forward(
-            cell, variant, X[x:], x_rs, P_ih, P_hh, init[start:], i_rs, states[first * row :], s_rs, gates[g:], g_rs,
-            out[:0], 0, D, H, R, B, room, active[t - turn :], turn, turn + 1, b0, b1,
+            cell, variant, X, x, x_rs, P_ih, P_hh, init, start, i_rs, states, first * row, s_rs, gates, g, g_rs,
+            out[:0], 0, D, H, R, B, room, active, t - turn, turn, turn + 1, b0, b1,
         )  # fmt: skip
         if status >= 0:
             return t
@@ -115,7 +121,6 @@ def backward(
     VL = lanes(states)
     U = (H + VL - 1) // VL
     width = n_states * U * VL
-    none, one = integer(0), integer(1)
     for t in range(t1 - 1, t0 - 1, -1):
         n1 = b1 if b1 < active[t] else active[t]
         if n1 <= b0:
@@ -123,25 +128,24 @@ def backward(
         turn, rows = t % 2, t * B * K
         if drawn.size > 0:
             from_flags(drawn, (t * B + b0) * width, width, Z, b0 * z_rs, z_rs, n1 - b0, width // VL)
-        for r in range(b0 * K, n1 * K):
-            d, z = r * s_rs, r // K * z_rs
-            if dY.size > 0:
-                add_row(d_state, d, dY, (rows + r) * y_rs, R)
-            for i in range(n_states):
-                at, vectors = i * U * VL, U if i > 0 else (R + VL - 1) // VL
-                _parted_rows(
-                    Z, z + at, none, d_state, d + at, none, past, d + at, none, one, vectors, squares,
-                    (rows + r) * n_states + i,
-                )  # fmt: skip
+        first, n = b0 * K, (n1 - b0) * K
+        if dY.size > 0:
+            for r in range(first, first + n):
+                add_row(d_state, r * s_rs, dY, (rows + r) * y_rs, R)
+        for i in range(n_states):
+            at, vectors = i * U * VL, U if i > 0 else (R + VL - 1) // VL
+            d = first * s_rs + at
+            _parted_rows(Z, b0 * z_rs + at, z_rs, d_state, d, s_rs, past, d, s_rs, n, vectors, unused, first)
+            for r in range(first, first + n):
+                squares[(rows + r) * n_states + i] = unused[r]
         call_backward(
-            cell, variant, dY[:0], 0, P_back, zero, states[(2 * t - turn) * B * s_rs :], s_rs,
-            gates[(t - turn) * B * g_rs :], g_rs, delta[keep * (t - turn) * B * K * d_rs :], d_rs, d_state, unused,
-            H, R, B, K, keep, active[t - turn :], turn, turn + 1, b0, b1,
+            cell, variant, dY[:0], 0, P_back, zero, states, (2 * t - turn) * B * s_rs, s_rs, gates,
+            (t - turn) * B * g_rs, g_rs, delta, keep * (t - turn) * B * K * d_rs, d_rs, d_state, unused,
+            H, R, B, K, keep, active, t - turn, turn, turn + 1, b0, b1,
         )  # fmt: skip
-        for r in range(b0 * K, n1 * K):
-            for i in range(n_states):
-                d = r * s_rs + i * U * VL
-                add_row(d_state, d, past, d, H if i > 0 else R)
+        for i in range(n_states):
+            d, vectors = first * s_rs + i * U * VL, U if i > 0 else (R + VL - 1) // VL
+            _added_rows(d_state, d, s_rs, past, d, s_rs, n, vectors)
 
 
 @kernel
@@ -159,8 +163,8 @@ def tangent(
         if drawn.size > 0:
             from_flags(drawn, (t * B + b0) * width, width, Z, b0 * z_rs, z_rs, b1 - b0, width // VL)
         call_tangent(
-            cell, variant, P_hh, init[(t - t0) * B * K * i_rs :], i_rs, states[(2 * t - turn) * B * s_rs :], s_rs,
-            gates[(t - turn) * B * g_rs :], g_rs, work, w_rs, V, v_rs, unused, H, R, B, K, turn, turn + 1, b0, b1,
+            cell, variant, P_hh, init, (t - t0) * B * K * i_rs, i_rs, states, (2 * t - turn) * B * s_rs, s_rs, gates,
+            (t - turn) * B * g_rs, g_rs, work, w_rs, V, v_rs, unused, H, R, B, K, turn, turn + 1, b0, b1,
         )  # fmt: skip
         for r in range(b0 * K, b1 * K):
             now, new, z = (turn * B * K + r) * v_rs, ((1 - turn) * B * K + r) * v_rs, r // K * z_rs

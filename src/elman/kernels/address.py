@@ -17,6 +17,7 @@ from llvmlite import ir
 from numba import config, from_dtype, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 class Convention:
@@ -26,7 +27,8 @@ class Convention:
     ----------
     arguments : str
         A letter for each: ``r`` a flat array of the dtype that is computed in, ``d`` one of float64, ``n`` one of
-        int64, ``i`` an integer. Blanks do not count.
+        int64, ``i`` an integer. A capital stands for an array that is given with an offset, and of which the kernel
+        gets what follows. Blanks do not count.
     returns : {"i", ""}
         Whether the kernel returns an integer, or nothing.
 
@@ -38,12 +40,12 @@ class Convention:
 
     def __init__(self, arguments: str, returns: str) -> None:
         self.arguments, self.returns = arguments.replace(" ", ""), types.intp if returns else types.void
-        self.call: Any = _call_python if config.DISABLE_JIT else _caller(self)
+        self.call: Any = _python_caller(self) if config.DISABLE_JIT else _caller(self)
 
     def types(self, real: Any) -> tuple[Any, ...]:
         """The types of the arguments, for numbers of its type ``real``."""
         flat = {letter: types.Array(of, 1, "C") for letter, of in (("r", real), ("d", types.f8), ("n", types.i8))}
-        return tuple(flat.get(letter, types.intp) for letter in self.arguments)
+        return tuple(flat.get(letter, types.intp) for letter in self.arguments.lower())
 
     def address(self, kernel: Any, dtype: np.dtype[Any]) -> Any:
         """Where the machine code of a kernel for a dtype is; it is compiled, or read from disk, if it is not there yet.
@@ -67,33 +69,59 @@ def _address(convention: Convention, kernel: Any, dtype: np.dtype[Any]) -> int:
     return address
 
 
-def _call_python(kernel: Callable[..., Any], *args: Any) -> Any:
-    return kernel(*args)
+def _python_caller(convention: Convention) -> Callable[..., Any]:
+    """Calls a Python function, for runs without the JIT."""
+
+    def call(kernel: Callable[..., Any], *args: Any) -> Any:
+        given = iter(args)
+        return kernel(*(next(given)[next(given) :] if c.isupper() else next(given) for c in convention.arguments))
+
+    return call
 
 
 def _caller(convention: Convention) -> Any:
     """The intrinsic that calls an address."""
+    letters = "".join(c + "i" if c.isupper() else c for c in convention.arguments)
+    arrays = [i for i, c in enumerate(letters) if c != "i"]
 
     def apply(typing: Any, address: Any, *args: Any) -> Any:
-        real = args[convention.arguments.index("r")].dtype
-        wanted = convention.types(real)
-        # read-only or not, an array is the same numbers in machine code
-        given = tuple(a if isinstance(t, types.Array) else t for t, a in zip(wanted, args, strict=True))
-        for t, a in zip(wanted, given, strict=True):
-            if isinstance(t, types.Array) and (a.dtype, a.ndim, a.layout) != (t.dtype, 1, "C"):
+        wanted = convention.types(args[letters.lower().index("r")].dtype)
+        flat = [t for t in wanted if isinstance(t, types.Array)]
+        for i, t in zip(arrays, flat, strict=True):
+            a = args[i]
+            if not isinstance(a, types.Array) or (a.dtype, a.ndim, a.layout) != (t.dtype, 1, "C"):
                 return None
 
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             kind = context.call_conv.get_function_type(convention.returns, wanted)
             callee = builder.inttoptr(values[0], ir.PointerType(kind))
-            status, result = context.call_conv.call_function(builder, callee, convention.returns, wanted, values[1:])
+            given = iter(zip(signature.args[1:], values[1:], strict=True))
+            passed = []
+            for letter in convention.arguments:
+                of, value = next(given)
+                passed.append(_after(context, builder, of, value, next(given)[1]) if letter.isupper() else value)
+            status, result = context.call_conv.call_function(builder, callee, convention.returns, wanted, passed)
             with cgutils.if_unlikely(builder, status.is_error):
                 context.call_conv.return_status_propagate(builder, status)
             return result
 
-        return convention.returns(types.intp, *given), codegen
+        # read-only or not, an array is the same numbers in machine code
+        operands = (a if i in arrays else types.intp for i, a in enumerate(args))
+        return convention.returns(types.intp, *operands), codegen
 
-    names = ["typing", "address", *(f"a{i}" for i in range(len(convention.arguments)))]
+    names = ["typing", "address", *(f"a{i}" for i in range(len(letters)))]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     apply.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
     return intrinsic(apply)
+
+
+def _after(context: Any, builder: Any, of: Any, value: Any, offset: Any) -> Any:
+    """What follows an offset in a flat array; a slice would count references, twice at every call."""
+    array = context.make_array(of)(context, builder, value)
+    part = context.make_array(of)(context, builder)
+    populate_array(
+        part, data=builder.gep(array.data, [offset]), shape=[builder.sub(array.nitems, offset)],
+        strides=cgutils.unpack_tuple(builder, array.strides, 1), itemsize=array.itemsize, meminfo=array.meminfo,
+        parent=array.parent,
+    )  # fmt: skip
+    return part._getvalue()
