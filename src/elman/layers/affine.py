@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from ..cells.gradients import gradients
 from ..kernels import packing, parallel, tile
-from ..kernels.cover import COLUMNS
 from ..kernels.vector import lanes_of
 from .buffers import Buffers, scratch
 
@@ -140,7 +139,7 @@ class Affine:
             )  # fmt: skip
 
         one = np.ones(1, self.dtype)
-        parallel.run(work, parallel.slabs(self.vectors, COLUMNS, 2.0 * a.n * self.K * self.Q))
+        parallel.run(work, parallel.slabs(self.vectors, parallel.COLUMNS, 2.0 * a.n * self.K * self.Q))
         self.columns.transpose(out, d_W.reshape(-1))
         if d_b is not None:
             d_b[...] = out[: self.Q]

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ..kernels import parallel, tile
 from ..kernels import rows as kernels
-from ..kernels.cover import COLUMNS
 from ..kernels.vector import lanes_of
 from ..linearization.norms import SMALLEST_SUM, row_norms, safe_norm
 from .affine import Rows
@@ -169,7 +168,7 @@ class WeightSums:
             )  # fmt: skip
 
         flops = 2.0 * delta.n * (d.D + d.R) * d.H * d.n_gates
-        parallel.run(work, parallel.slabs(d.vectors, COLUMNS, flops))
+        parallel.run(work, parallel.slabs(d.vectors, parallel.COLUMNS, flops))
 
     def recurrent_norm(self) -> float:
         """Frobenius norm of what belongs to W_hh, in float64."""
