@@ -5,6 +5,9 @@ it has threads, and is timed in turns with the others, so that none disturbs ano
 is no time without a right answer: outputs and all gradients are compared first, and a package whose answers differ from
 ours has no times in that row; where none agrees with us, neither have we.
 
+With ``--threads 2`` each case is also measured with one thread, by processes of their own, right before: what the
+second thread brings each package is a second table. With as many threads as cores, leave the machine alone.
+
 All processes get the environment as it is, except for the number of threads (OMP_NUM_THREADS, MKL_NUM_THREADS,
 OPENBLAS_NUM_THREADS, and XLA_FLAGS for one thread). What else in it may change the speed of a library
 (OPENBLAS_CORETYPE, say) is printed with the table.
@@ -33,6 +36,7 @@ from benchmarks.comparison import ROUNDS, SECONDS, Asked, Plan, compare
 from benchmarks.report import interval, processor, publish, results_text, significant
 from benchmarks.rows import OURS, Results, Row
 from benchmarks.sides import WHOLE, available
+from benchmarks.threads import scaling_text
 from benchmarks.workers import THREAD_VARIABLES, Peer, cores
 
 LIBRARY_PREFIXES = ("OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ATEN_", "NUMBA_", "XLA_")
@@ -107,16 +111,20 @@ def measure(options: argparse.Namespace) -> Results:
     """Compare all that was asked for."""
     todo = plans(options.cells, options.shapes)
     with ExitStack() as stack:
-        sides = {name: stack.enter_context(Peer(name, options.threads)) for name in (OURS, *options.peers)}
-        for side in sides.values():
-            side.ask("version")  # all have started: none takes the core from the measurement of the peak
-        peaks = {dtype: sides[OURS].ask("peak", dtype, 0.01 if options.quick else 0.05) for dtype in DTYPES}
-        results = Results(describe(sides, options.threads, peaks), options.threads, peaks, [])
-        budget = Budget(options.budget, todo, list(sides), peaks)
-        for done, plan in enumerate(todo):
-            for row in compare(sides, plan, budget.share(done)):
-                print(f"{done + 1}/{len(todo)} {progress(row)}", file=sys.stderr, flush=True)
-                results.rows.append(row)
+        counts = dict.fromkeys((1, options.threads))
+        groups = {n: {name: stack.enter_context(Peer(name, n)) for name in (OURS, *options.peers)} for n in counts}
+        for sides in groups.values():
+            for side in sides.values():
+                side.ask("version")  # all have started: none takes the core from the measurement of the peak
+        many = groups[options.threads]
+        peaks = {dtype: groups[1][OURS].ask("peak", dtype, 0.01 if options.quick else 0.05) for dtype in DTYPES}
+        results = Results(describe(many, options.threads, peaks), options.threads, peaks, [])
+        work = [(plan, n) for plan in todo for n in groups]
+        budget = Budget(options.budget, [plan for plan, _ in work], list(many), peaks)
+        for done, (plan, n) in enumerate(work):
+            for row in compare(groups[n], plan, budget.share(done)):
+                print(f"{done + 1}/{len(work)}, threads {n}: {progress(row)}", file=sys.stderr, flush=True)
+                (results.rows if n == options.threads else results.single).append(row)
             if options.json:
                 results.save(options.json)
     return results
@@ -136,12 +144,14 @@ def arguments() -> argparse.Namespace:
     peers = [name for name in available() if name != OURS]
     parser = argparse.ArgumentParser(description="elman beside its peers, checked and timed in turns")
     parser.add_argument("--quick", action="store_true", help="three shapes in a few minutes: to see that it runs")
-    parser.add_argument("--threads", type=int, default=1, help="threads of each package (default 1)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each package (default 1); with more, one "
+                        "thread is measured beside them")  # fmt: skip
     parser.add_argument("--cells", nargs="+", choices=CELLS, default=CELLS, help="default: all")
     parser.add_argument("--peers", nargs="+", choices=peers, default=peers, help="default: all that are installed")
     parser.add_argument("--shapes", type=indices, help="numbers of shapes, 0,3,12: those of cases.SHAPES, and then "
                         "cases.STREAMED; default: all")  # fmt: skip
-    parser.add_argument("--budget", type=float, help="minutes to aim at (default 25, with --quick 2)")
+    parser.add_argument("--budget", type=float, help="minutes to aim at (default 25 for each number of threads, with "
+                        "--quick 2)")  # fmt: skip
     parser.add_argument("--json", type=Path, help="write what was measured to this file, after each case")
     parser.add_argument("--from-json", type=Path, help="make the text from such a file; measure nothing")
     parser.add_argument("--output", type=Path, help="write the text to this file, or to its place there, too")
@@ -150,7 +160,7 @@ def arguments() -> argparse.Namespace:
         parser.error(f"--threads must be from 1 to the {len(cores())} cores there are, got {options.threads}")
     quick = [0, SHAPES.index(RAGGED[0]), len(SHAPES)]
     options.shapes = options.shapes or (quick if options.quick else list(range(len(SHAPES) + len(STREAMED))))
-    options.budget = options.budget or (2 if options.quick else 25)
+    options.budget = options.budget or (2 if options.quick else 25) * (1 + (options.threads > 1))
     return options
 
 
@@ -158,11 +168,11 @@ def main() -> None:
     """Compare, print the text, and say so with the exit code if something failed."""
     options = arguments()
     results = Results.load(options.from_json) if options.from_json else measure(options)
-    text = results_text(results)
+    text = "\n".join([results_text(results), scaling_text(results)]).rstrip() + "\n"
     print(text)
     if options.output:
-        publish(text, options.output, "peers.py")
-    if any(row.failed for row in results.rows):
+        publish(text, options.output, "peers.py" if results.threads == 1 else f"peers.py --threads {results.threads}")
+    if any(row.failed for row in (*results.rows, *results.single)):
         raise SystemExit("there are rows in which a package failed; they are listed at the end")
 
 

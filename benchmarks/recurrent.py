@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import elman
+from elman.layers.buffers import Buffers
 
 from .cases import CELLS, DTYPES, TRACKED, Shape, make_case
 from .sides import SIDES, Side, available
@@ -24,6 +25,20 @@ RAGGED = TRACKED[2:]
 
 STREAMED = (20, 100, 256)
 """Hidden units of a single step."""
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "zoneout": {"zoneout": 0.1},
+    "dropout": {"dropout": 0.2},
+    "recurrent_dropout": {"recurrent_dropout": 0.2},
+    "learn_initial_state": {"learn_initial_state": True},
+}
+"""What may be on in a layer and should cost little."""
+
+OPTIONAL: tuple[Shape, ...] = ((100, 1, 10, 20), (100, 16, 10, 20), (100, 1, 10, 64), (100, 16, 10, 64))
+"""Shapes at which that is looked at: where a cliff would show."""
+
+TURNS = 40
+"""Calls of each, of which the fastest counts."""
 
 
 def prepared(name: str, package: str, cell: str, dtype: str, shape: Shape, *, ragged: bool = False) -> Side:
@@ -123,6 +138,42 @@ class Ragged:
         return self._cost("forward_backward", cell, shape)
 
     track_forward.unit = track_forward_backward.unit = "of proportional"  # type: ignore[attr-defined]
+
+
+class Options:
+    """Time with an option over that without, of evaluations and of training passes with their backward pass.
+
+    Two layers, since dropout acts between them; memory is used again, as ``fit`` does.
+    """
+
+    params: ClassVar = (tuple(OPTIONS), CELLS, OPTIONAL)
+    param_names = ("option", "cell", "T, B, D, H")
+
+    def setup(self, option: str, cell: str, shape: Shape) -> None:
+        elman.set_num_threads(1)
+        T, B, D, H = shape
+        rng = np.random.default_rng(0)
+        self.x, self.d_output = rng.standard_normal((T, B, D), "f4"), rng.standard_normal((T, B, H), "f4")
+        made = [getattr(elman, cell)(D, H, 2, dtype="float32", rng=0, **some) for some in ({}, OPTIONS[option])]
+        self.layers = [(layer, Buffers(), Buffers(), rng) for layer in made]
+
+    def _ratio(self, call: Callable[..., Any]) -> float:
+        """Of the fastest of calls in turns: the machine is the same for both."""
+        times = [[fastest(lambda one=one: call(*one), 1) for one in self.layers] for _ in range(TURNS)]
+        plain, other = np.min(times, axis=0)
+        return float(other / plain)
+
+    def track_evaluation(self, option: str, cell: str, shape: Shape) -> float:
+        return self._ratio(lambda layer, *_: layer(self.x))
+
+    def track_training(self, option: str, cell: str, shape: Shape) -> float:
+        def call(layer: Any, kept: Buffers, made: Buffers, rng: np.random.Generator) -> None:
+            trace = layer.trace(self.x, training=True, rng=rng, buffers=kept)
+            layer.backward(trace, self.d_output, buffers=made)
+
+        return self._ratio(call)
+
+    track_evaluation.unit = track_training.unit = "of that without"  # type: ignore[attr-defined]
 
 
 class Memory:

@@ -138,6 +138,9 @@ def losses(rows: Sequence[Row]) -> list[str]:
 def results_text(results: Results) -> str:
     """The whole text: what was measured on what, the table, the means, where we lose, and what failed."""
     failed = [f"- {row}, {name}: {reason}" for row in results.rows for name, reason in row.failed.items()]
+    failed += [
+        f"- {row}, {name}, one thread: {reason}" for row in results.single for name, reason in row.failed.items()
+    ]
     return "\n".join(
         [
             *(f"- {what}: {line}" for what, line in results.about.items()),

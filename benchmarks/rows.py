@@ -70,12 +70,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """All rows, the peak of one core by dtype, and facts on how they came about: lines of text by what they are."""
+    """All rows, the peak of one core by dtype, and facts on how they came about: lines of text by what they are.
+
+    ``single`` are the same rows with one thread each, where ``rows`` have several.
+    """
 
     about: dict[str, str]
     threads: int
     peaks: dict[str, float]
     rows: list[Row]
+    single: list[Row] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
         """Write them as JSON."""
@@ -85,5 +89,8 @@ class Results:
     def load(cls, path: Path) -> Results:
         """Read what :meth:`save` wrote."""
         raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        rows = [Row(**(row | {"shape": tuple(row["shape"])})) for row in raw.pop("rows")]
-        return cls(rows=rows, **raw)
+
+        def rows(name: str) -> list[Row]:
+            return [Row(**(row | {"shape": tuple(row["shape"])})) for row in raw.pop(name, ())]
+
+        return cls(rows=rows("rows"), single=rows("single"), **raw)

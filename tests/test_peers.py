@@ -17,7 +17,7 @@ import elman
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import cases, comparison, peers, report, rows, scaling, sides, workers
+from benchmarks import cases, comparison, peers, report, rows, scaling, sides, threads, workers
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = (7, 3, 2, 5)
@@ -305,6 +305,64 @@ def test_results_survive_the_file(tmp_path):
     again = rows.Results.load(path)
     assert again == RESULTS
     assert report.results_text(again) == report.results_text(RESULTS)
+
+
+def two_threads():
+    """Rows with two threads and with one: long with a full gain, long without, short with none, short with a loss."""
+    several = [
+        row([5e-3], [8e-3]),
+        row([9e-3], [3e-3], cell="LSTM"),
+        row([1e-3], [1e-3], cell="GRU"),
+        row([2e-3], [4e-3], cell="GRU", ragged=True),
+    ]
+    single = [
+        row([9e-3, 1e-2, 2e-2], [1e-2]),
+        row([1e-2], [1e-2], cell="LSTM"),
+        row([1e-3], [1e-3], cell="GRU"),
+        row([1e-3], [8e-3], cell="GRU", ragged=True),
+    ]
+    return rows.Results({"machine": "a processor"}, 2, {"float32": 2e9, "float64": 1e9}, several, single)
+
+
+def test_gains_are_of_each_package_beside_itself(tmp_path):
+    results = two_threads()
+    lines = [[c.strip() for c in line.strip("|").split("|")] for line in threads.scaling_table(results).splitlines()]
+    assert lines[0][4:] == ["elman, ms: 1 thread", "2 threads", "elman", "torch"]
+    assert [line[4:] for line in lines[2:]] == [
+        ["10.0", "5.00", "2.00", "1.25"],
+        ["10.0", "9.00", "1.11", "3.33"],
+        ["1.00", "1.00", "1.00", "1.00"],
+        ["1.00", "2.00", "0.500", "2.00"],
+    ]
+    path = tmp_path / "two.json"
+    results.save(path)
+    assert rows.Results.load(path) == results
+    assert threads.scaling_text(rows.Results.load(path)) == threads.scaling_text(results)
+
+
+def test_gains_that_fall_short_are_listed():
+    assert threads.short_of(two_threads()) == [
+        "elman gains less than 1.70 times in a call of more than 2 ms, or loses in a shorter one, in 2 of 4 rows:",
+        "",
+        "- GRU (10, 4, 2, 3, lengths) float64 forward + backward: 0.500, 1.00 ms with one",
+        "- LSTM (10, 4, 2, 3) float64 forward + backward: 1.11, 10.0 ms with one",
+    ]
+    table = threads.gains_table(two_threads()).splitlines()
+    assert "1.49 (n = 2) | 0.707 (n = 2)" in table[2]
+    assert "2.04 (n = 2) |  1.41 (n = 2)" in table[3]
+
+
+def test_no_gains_without_one_thread_or_without_a_time():
+    assert threads.scaling_text(RESULTS) == ""
+    results = two_threads()
+    del results.single[0].times["torch"], results.single[1].times["elman"], results.rows[3].times["elman"]
+    lines = [[c.strip() for c in line.strip("|").split("|")] for line in threads.scaling_table(results).splitlines()]
+    assert [line[4:] for line in lines[2:]] == [
+        ["10.0", "5.00", "2.00", "-"],
+        ["-", "-", "-", "3.33"],
+        ["1.00", "1.00", "1.00", "1.00"],
+        ["-", "-", "-", "2.00"],
+    ]
 
 
 def test_text_has_one_table_below_the_facts():

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -6,8 +7,12 @@ import scipy.linalg
 from scipy.stats import ortho_group
 
 from elman.diagnostics.spectrum import spectrum
+from elman.diagnostics.spectrum_summary import CHEAP_SIZE, DECOMPOSED, SEARCHED
 from elman.errors import ArgumentError, DTypeError, ShapeError
 from elman.layers import GRU, Network, Readout
+
+# the package has the function under the module's name
+spectrum_module = sys.modules["elman.diagnostics.spectrum"]
 
 # The two-by-two textbook examples of transient growth (Trefethen and Embree, Spectra and Pseudospectra, 2005).
 JORDAN = [[0.9, 10.0], [0.0, 0.9]]
@@ -216,6 +221,8 @@ def test_layout_does_not_matter_and_the_argument_stays():
 
 def test_summary_and_dict():
     s = spectrum(JORDAN)
+    assert "transient_peak" in str(s).splitlines()[-1]
+    assert s.kreiss_constant < s.transient_peak.value
     text = str(s)
     for part in ("radius", "0.9 ", "-0.1054 nats/step", "proves nothing", "max|phi'| < 0.0992", "25.01", "k = 9 steps"):
         assert part in text
@@ -225,10 +232,28 @@ def test_summary_and_dict():
     assert plain["eigenvalues"][0] == [pytest.approx(0.9), pytest.approx(0)]
 
 
-def test_large_matrices_print_without_the_slow_numbers():
-    text = str(spectrum(np.diag(np.full(151, 0.5))))
-    assert "computed when asked for" in text
-    assert "Kreiss constant" not in text
+@pytest.mark.parametrize(("size", "slow"), [(CHEAP_SIZE, SEARCHED), (CHEAP_SIZE + 1, (*DECOMPOSED, *SEARCHED))])
+def test_printing_computes_nothing_that_takes_long(size, slow, monkeypatch):
+    """It says how to get the rest, and shows what has been asked for."""
+    asked = spectrum(np.diag(np.linspace(-0.5, 0.5, size)))
+
+    def refuse(*args, **options):
+        raise AssertionError("computed for printing")
+
+    numbers = {name: getattr(asked, name) for name in slow}
+    for name in ("numerical_radius", "kreiss_constant", "transient_peak"):
+        monkeypatch.setattr(spectrum_module, name, refuse)
+    if size > CHEAP_SIZE:
+        monkeypatch.setattr(spectrum_module.scipy.linalg, "schur", refuse)
+        monkeypatch.setattr(spectrum_module.scipy.linalg, "eig", refuse)
+    text = str(spectrum(asked.W))
+    assert text.splitlines()[-1] == "  computed when asked for, and shown from then on: " + ", ".join(slow)
+    assert ("departure" in text.rsplit("\n", 1)[0]) == (size <= CHEAP_SIZE)
+    text = str(asked)
+    assert "computed when" not in text
+    for words in ("numerical radius", "departure", "eigenvectors", "Kreiss constant", "transient peak"):
+        assert f"\n  {words} " in text
+    assert f"{numbers['numerical_radius']:.6g}" in text
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (0, 0), (2, 2, 2), ()])

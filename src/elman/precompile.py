@@ -106,7 +106,7 @@ def warmup(
 
     Notes
     -----
-    Not included: a perceptron as readout, a projected LSTM, a GRU that resets before the product, and two
+    Not included: a perceptron as readout, a projected LSTM, a GRU that resets before the product, zoneout, and two
     directions with sequences of several lengths, each of which has kernels of its own.
 
     Examples

@@ -16,24 +16,25 @@ from numpy.typing import ArrayLike
 
 from ..linearization import Array
 from .gates import SpectrumByGate
-from .marginal import Stability, marginal_modes, modes_in_words, semisimple, slowest_mode, stability, time_constants
+from .marginal import Stability, marginal_modes, semisimple, stability, time_constants
 from .matrices import frobenius_norm, rounding_of, scaled, sparse_or_operator, square_matrix
 from .partial_spectrum import PartialSpectrum, partial_spectrum
 from .powers import TransientPeak, transient_peak
 from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, sigma_min_grid, window_about
-from .resolvent import kreiss_constant, numerical_radius, numerical_radius_in_words
+from .resolvent import kreiss_constant, numerical_radius
+from .spectrum_summary import summary
 from .validation import positive_number, whole_number
 
 # Largest matrix that is decomposed as a whole: a minute or so.
 DENSE_SIZE = 2000
 
-# Above this size the summary does not compute the Kreiss constant and the peak; they stay available as attributes.
-_PRINTED_SIZE = 150
-
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
     """Spectral quantities of one recurrent matrix; made by :func:`spectrum`.
+
+    The eigenvalues and singular values are there; what needs more is computed when it is first asked for, and kept.
+    Printing computes nothing that takes long, and shows what has been asked for.
 
     Attributes
     ----------
@@ -215,40 +216,7 @@ class Spectrum:
         return f"Spectrum(H={len(self.W)}, radius={self.radius:.6g}, norm={self.norm:.6g})"
 
     def __str__(self) -> str:
-        H, smallest = len(self.W), float(self.singular_values[-1])
-        bound = f"{1 / self.norm:.4g}" if self.norm > 0 else "inf"
-        normal = "0 to rounding" if self.departure_from_normality <= self.rounding else "0"
-        rows = [
-            ("radius", self.radius, f"{_rate(self.radius)} in the end if the network were linear and undriven; alone"),
-            ("", None, "it proves nothing, above 1 or below, for a driven nonlinear network"),
-            ("norm", self.norm, f"{_rate(self.norm)}: a gradient grows by at most norm * max|phi'| a step,"),
-            ("", None, f"so it provably vanishes if max|phi'| < {bound}"),
-            ("smallest sigma", smallest, f"{_rate(smallest)}: a gradient keeps at least this * min|phi'| a step"),
-            (
-                "numerical radius",
-                self.numerical_radius,
-                numerical_radius_in_words(self.numerical_radius, self.rounding),
-            ),
-            (
-                "departure",
-                self.departure_from_normality,
-                f"from normality (Henrici); {normal}: radius = norm, no transients",
-            ),
-            ("eigenvectors", self.eigenvector_condition, "condition: |W^k| <= this * radius^k"),
-            ("slowest mode", *slowest_mode(self.eigenvalues, self.marginal)),
-            ("", None, modes_in_words(self.eigenvalues, self.marginal)),
-        ]
-        if H <= _PRINTED_SIZE:
-            K, (peak, step) = self.kreiss_constant, self.transient_peak
-            place = f"max_k |W^k|, growth of a linear network, at k = {step} steps"
-            rows += [
-                ("Kreiss constant", K, f"the peak of |W^k| is at least K and at most e H K = {np.e * H * K:.4g}"),
-                ("transient peak", peak, "powers are unbounded" if step is None else place),
-            ]
-        table = [f"  {name:<18}{'' if value is None else format(value, '.6g'):<13}{text}" for name, value, text in rows]
-        if H > _PRINTED_SIZE:
-            table.append("  kreiss_constant and transient_peak are computed when asked for")
-        return "\n".join([f"Spectrum of a recurrent matrix, H = {H}", *table])
+        return summary(self)
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as plain Python; eigenvalues as pairs ``[real, imaginary]``."""
@@ -339,9 +307,3 @@ def _spectrum(W: Any, name: str) -> Spectrum | PartialSpectrum:
     eigenvalues = scipy.linalg.eigvals(unit) * scale
     order = np.lexsort((eigenvalues.imag, eigenvalues.real, np.abs(eigenvalues)))[::-1]
     return Spectrum(matrix, eigenvalues[order], scipy.linalg.svdvals(unit) * scale, rounding_of(matrix, dtype))
-
-
-def _rate(factor: float) -> str:
-    """The logarithm of a factor per step, with its unit."""
-    with np.errstate(divide="ignore"):
-        return f"{np.log(factor):+z.4f} nats/step"

@@ -19,12 +19,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .cores import default_threads
+from .host import HOST
 
 Result = TypeVar("Result")
 
-SPLIT_FLOPS = 6_000_000
-"""Floating-point operations below which a second thread does not pay: about 0.2 ms on one core. Each thread gets at
-least half of it."""
+SPLIT_FLOPS = 6_000_000 * max(1, HOST.vector_bytes // 32)
+"""Floating-point operations below which a second thread does not pay: 0.1 to 0.2 ms on one core, hence twice as many
+where vectors are twice as long. Each thread gets at least half of it."""
+
+COLUMNS = 2
+"""Vectors of columns that a slab of a sum over rows is a multiple of: a layer of few units then has two slabs that are
+about equal, and tiles that are narrower in one place of each cost less than a thread without work."""
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None

@@ -208,12 +208,12 @@ class WeightSums:
         rows = schedule.T * schedule.B
         U = d.Hp // lanes_of(d.dtype.itemsize)
         x = schedule.compact(window.x, d.D, "x")
-        states = schedule.compact(Rows(d.read(window), d.s_rs, rows), d.s_rs, "states")
+        states = schedule.compact(d.read(window), d.s_rs, "states")
         gates = schedule.compact(Rows(window.gates, d.g_rs, rows), d.g_rs, "gates")
 
         def piece(r0: int, r1: int, v0: int, v1: int) -> None:
             d.cell.gradients(
-                x.flat, x.stride, states.flat, d.s_rs, gates.flat, d.g_rs, delta.flat, d.d_rs, d.D, d.H, d.R,
+                x.flat, x.stride, states.flat, states.stride, gates.flat, d.g_rs, delta.flat, d.d_rs, d.D, d.H, d.R,
                 d.n_gates * U, d.h_first * U, r0, r1, v0, v1, self.sums.rows, d.d_rs,
             )  # fmt: skip
 

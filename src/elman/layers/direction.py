@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +91,7 @@ class Direction(Views):
         if checkpoint:
             slots, steps = -(-T // checkpoint) + 1, 0
         else:
-            slots = self.slots(T) if keep or self.stretch > 1 else 2
+            slots = self.slots(T) if keep else 2
             steps = T if slots > 2 else 1
         states = buffers.take(self.states_name, slots * B * self.s_rs, self.dtype)
         gates = buffers.take(self.gates_name, steps * B * self.g_rs, self.dtype)
@@ -149,10 +149,10 @@ class Direction(Views):
         self, params: Mapping[str, Array], record: Record, panels: Panels, init: Array, i_rs: int, D: int, rows: Array,
         o_rs: int, t0: int, t1: int,
     ) -> None:  # fmt: skip
-        schedule, x = record.schedule, record.x
+        schedule, x, kernel = record.schedule, record.x, self.forward_kernel(record)
 
         def work(b0: int, b1: int) -> int:
-            status: int = self.cell.forward(
+            status: int = kernel(
                 self.code, x.flat, x.stride, panels.P_ih, panels.P_hh, init, i_rs, record.states, self.s_rs,
                 record.gates, self.g_rs, rows, o_rs, D, self.H, self.R, schedule.B, record.slots, schedule.active,
                 t0, t1, b0, b1,
@@ -201,7 +201,7 @@ class Direction(Views):
         schedule = record.schedule
         n = min(b1, int(schedule.active[t])) - b0
         # the kernel wrote the slot after the one of step t
-        slot = (self.stretch * t + 1) % record.slots * schedule.B
+        slot = (self.slot(record, t) + 1) % record.slots * schedule.B
         view = self.state_view(record.states[(slot + b0) * self.s_rs :], n)
         found = [
             (int(b), i) for i, size in enumerate(self.state_sizes) for b in np.flatnonzero(_broken(view[:, i, :size]))
@@ -217,6 +217,18 @@ class Direction(Views):
             what="state", layer=self.label, gate=self.cell.states[i], step=step, sample=sample,
         )  # fmt: skip
 
+    def forward_kernel(self, record: Record) -> Callable[..., int]:
+        """The kernel of a forward pass: the cell's own, where nothing surrounds it."""
+        return self.cell.forward
+
+    def backward_kernel(self, record: Record, K: int) -> Callable[..., None]:
+        """The kernel of a backward pass of K vectors."""
+        return self.cell.backward
+
+    def tangent_kernel(self, record: Record, K: int) -> Callable[..., None]:
+        """The kernel that pushes K tangents."""
+        return self.cell.tangent
+
     def settle(self, record: Record, slot: int, out: Array) -> None:
         """What a stepper still does after the kernel, here nothing: see :class:`ZonedDirection`."""
 
@@ -225,10 +237,10 @@ class Direction(Views):
         K: int, keep: bool, t0: int, t1: int,
     ) -> None:  # fmt: skip
         """The backward kernel over all slabs; see :class:`elman.cells.Cell` for the arrays."""
-        schedule = record.schedule
+        schedule, kernel = record.schedule, self.backward_kernel(record, K)
 
         def work(b0: int, b1: int) -> None:
-            self.cell.backward(
+            kernel(
                 self.code, d_output, y_rs, P_back, self.zero, record.states, self.s_rs, record.gates, self.g_rs,
                 delta, self.d_rs, d_state, squares, self.H, self.R, schedule.B, K, int(keep), schedule.active,
                 t0, t1, b0, b1,
@@ -244,9 +256,10 @@ class Direction(Views):
         B = record.schedule.B
         blocks = scratch().take("blocks", B * K * self.d_rs if self.cell.stored else 0, self.dtype)
         start, i_rs = (self.zero, 0) if init is None else (init, self.d_rs)
+        kernel = self.tangent_kernel(record, K)
 
         def work(b0: int, b1: int) -> None:
-            self.cell.tangent(
+            kernel(
                 self.code, P_hh, start, i_rs, record.states, self.s_rs, record.gates, self.g_rs, blocks, self.d_rs,
                 V, self.s_rs, squares, self.H, self.R, B, K, t0, t1, b0, b1,
             )  # fmt: skip

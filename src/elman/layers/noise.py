@@ -18,6 +18,9 @@ from ..validation import flag, probability
 
 Array = NDArray[Any]
 
+DRAWN = 1 << 13
+"""Numbers drawn at once, where a byte of each is kept: they stay in the cache, and the order is that of one call."""
+
 
 @dataclass(frozen=True, eq=False)
 class Noise:
@@ -29,8 +32,8 @@ class Noise:
         For each layer, what its output is multiplied by before the next layer reads it.
     recurrent : tuple of ndarray (R,) or None
         For each direction, what the columns of W_hh are multiplied by: 0 for a unit that no unit listens to.
-    zoneout : tuple of ndarray (T * B, n_states, H) or None
-        For each direction, which part of each state is kept from the step before.
+    zoneout : tuple of ndarray (T * B, n_states, H) of uint8, or None
+        For each direction, which states are kept from the step before: 1, or 0.
     """
 
     between: tuple[Array | None, ...]
@@ -93,7 +96,14 @@ class Regularizer:
         def zoned() -> Array | None:
             if not any(self.zoneout):
                 return None
-            return (rng.random((rows, len(self.zoneout), H)) < np.array(self.zoneout)[:, None]).astype(dtype)
+            # one number for all is compared several times as fast
+            rates = np.array(self.zoneout)[:, None] if len(set(self.zoneout)) > 1 else self.zoneout[0]
+            drawn = np.empty((rows, len(self.zoneout), H), np.uint8)
+            some = max(1, DRAWN // max(1, drawn[:1].size))
+            for i in range(0, rows, some):
+                part = drawn[i : i + some]
+                np.less(rng.random(part.shape), rates, out=part.view(bool))
+            return drawn
 
         n = layers * directions
         last = (None,)

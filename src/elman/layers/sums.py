@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import parallel, wide
-from ..kernels.cover import COLUMNS
 from ..kernels.vector import lanes_of
 from .buffers import scratch
 
@@ -82,7 +81,7 @@ class Sums:
                 if full:
                     self._fold(v0, v1)
 
-        parallel.run(work, parallel.slabs(vectors, COLUMNS, flops))
+        parallel.run(work, parallel.slabs(vectors, parallel.COLUMNS, flops))
 
     def _pieces(self, n: int) -> list[tuple[int, int, bool]]:
         """Where the next n rows are cut: first row, end, and whether a block is full with them."""

@@ -28,11 +28,11 @@ class Record(NamedTuple):
     gates : ndarray, flat
         ``T * B`` rows, empty for a cell that stores none.
     slots : int
-        Room for ``T + 1`` of each row, or 2 where only the last state is wanted.
+        Room for the state before each step and the last one, or 2 where only the last is wanted.
     given : bool
         Whether the caller gave the initial state.
     kept : ndarray or None
-        The share of each state that zoneout keeps, if drawn.
+        Which states zoneout keeps, if drawn: 0 or 1 in bytes, (T * B, n_states, Hp).
     checkpoint : int
         Steps between the states that are kept, and no gates; 0 where every state is.
     """
@@ -63,11 +63,15 @@ class Views(Layout):
         self.reverse = reverse
 
     stretch = 1
-    """State slots that a step takes."""
+    """State slots that a step takes where they are kept."""
 
     def slots(self, T: int) -> int:
         """Slots of a pass that keeps all its states: more than the two with which a kernel keeps nothing."""
         return max(3, self.stretch * T + 1)
+
+    def slot(self, record: Record, t: Any) -> Any:
+        """The slot of the state that step t reads."""
+        return t % 2 if record.slots == 2 else self.stretch * t
 
     def last_state(self, record: Record) -> Array:
         """The final state (outer_B, n_states, H) of every sequence: a view where it can be."""
@@ -75,9 +79,9 @@ class Views(Layout):
         if record.checkpoint:
             return self.state_view(record.states[-schedule.B * self.s_rs :], schedule.B)[final]
         if schedule.plain:
-            at = self.stretch * schedule.T % record.slots * schedule.B * self.s_rs
+            at = self.slot(record, schedule.T) * schedule.B * self.s_rs
             return self.state_view(record.states[at:], schedule.B)
-        slot = self.stretch * schedule.lengths[final] % record.slots
+        slot = self.slot(record, schedule.lengths[final])
         return self.state_view(record.states, record.slots * schedule.B)[slot * schedule.B + final]
 
     def window(self, record: Record, t0: int, t1: int) -> Record:
@@ -92,9 +96,9 @@ class Views(Layout):
             record.gates[t0 * B * self.g_rs :], self.slots(schedule.T), record.given, kept,
         )  # fmt: skip
 
-    def read(self, record: Record) -> Array:
-        """The states that the steps read, flat: at least T * B rows."""
-        return record.states
+    def read(self, record: Record) -> Rows:
+        """The states that the steps read."""
+        return Rows(record.states, self.s_rs, record.schedule.T * record.schedule.B)
 
     def initial_gradient(self, record: Record, d_initial: Array) -> Array:
         """The gradient (outer_B, n_states, H) of the state that the caller handed over, from that of every row's."""
