@@ -212,7 +212,7 @@ def child(settings: str, seconds: float, shapes: Sequence[tuple[int, int, int]])
     """Rates with other tiles and another block: they are constants of code that is compiled after this."""
     tiles, block = json.loads(settings)
     cover.TILES = tuple(Tile(*kind) for kind in tiles)
-    cover.COLUMNS, tile.BLOCK = cover.TILES[0].columns, block
+    tile.BLOCK = block
     peaks = {dtype: peak(dtype, seconds) for dtype in DTYPES}
     cells = [" ".join(f"{rate / 1e9:.0f}" for rate in peaks.values())]
     for N, K, J in shapes:

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from elman.kernels import tile
 from elman.kernels.compile import integer
-from elman.kernels.cover import COLUMNS, SINGLE
+from elman.kernels.cover import SINGLE, TILES
 from elman.kernels.host import AVX2, AVX512, NEON, SSE2, host_for_tests, host_from_features
 from elman.kernels.tile import affine, padded, row_stride
 from elman.kernels.vector import lanes_of
@@ -21,6 +21,7 @@ compiled = pytest.mark.skipif(
     config.DISABLE_JIT, reason="bits are promised for compiled code; NumPy sums in its own order"
 )
 
+COLUMNS = TILES[0].columns
 SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 13, 22)
 
 

@@ -11,7 +11,6 @@ from .host import HOST, Tile
 from .vector import Emitter, declare
 
 TILES, SINGLE = HOST.tiles, HOST.single
-COLUMNS = TILES[0].columns
 
 
 class Grid(NamedTuple):
