@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import parallel, tile
-from ..kernels import rows as kernels
 from ..kernels.cover import COLUMNS
 from ..kernels.vector import lanes_of
 from ..linearization.norms import SMALLEST_SUM, row_norms, safe_norm
@@ -135,7 +134,7 @@ class Descent:
         d, schedule = self.d, window.schedule
         if self.d_output is None:
             return d.nothing, 0
-        if schedule.outer is None:
+        if schedule.base is None:
             part = schedule.part(self.d_output)
             return part.flat, part.stride
         n = schedule.T * schedule.B
@@ -265,11 +264,8 @@ def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows, out: Arra
     """Write a window's ``dL/dx``, or add it to what stands there."""
     schedule, D = window.schedule, d.D
     made = d.input_rows(P, delta.flat, delta.n)
-    if schedule.outer is None:
+    if schedule.base is None:
         to = out[schedule.first * schedule.B :][: made.n]
         to[...] = made.view(D) + to if add else made.view(D)
-    elif add:
-        kernels.add(out.reshape(-1), D, schedule.outer, made.flat, made.stride, D)
     else:
-        every = np.arange(schedule.n_valid)
-        kernels.move(out.reshape(-1), D, schedule.outer, made.flat, made.stride, every, D)
+        schedule.scatter(made, Rows(out.reshape(-1), D, len(out)), D, compact=True, add=add)

@@ -96,7 +96,7 @@ class Direction(Views):
         states = buffers.take(self.states_name, slots * B * self.s_rs, self.dtype)
         gates = buffers.take(self.gates_name, steps * B * self.g_rs, self.dtype)
         self.start(params, schedule, state, states[: B * self.s_rs])
-        rows = x if schedule.outer is None else self._input(schedule, x, buffers)
+        rows = x if schedule.base is None else self._input(schedule, x, buffers)
         record = Record(schedule, rows, states, gates, slots, state is not None, kept, checkpoint)
         if checkpoint and B:
             for t0 in range(0, T, checkpoint):
@@ -132,7 +132,7 @@ class Direction(Views):
         """The forward kernel over all slabs."""
         schedule = record.schedule
         rows, o_rs = (self.nothing, 0) if out is None else schedule.part(out)[:2]
-        if out is not None and schedule.outer is not None:
+        if out is not None and schedule.base is not None:
             rows, o_rs = scratch().take("out", schedule.T * schedule.B * self.R, self.dtype), self.R
         steps = self._projected_steps(schedule)
         if steps:
@@ -142,7 +142,7 @@ class Direction(Views):
                 self._run_window(params, record, panels, init, len(panels.bias), 0, rows, o_rs, t0, t1)
         else:
             self._run_window(params, record, panels, panels.bias, 0, self.D, rows, o_rs, 0, schedule.T)
-        if out is not None and schedule.outer is not None:
+        if out is not None and schedule.base is not None:
             schedule.scatter(Rows(rows, self.R, schedule.T * schedule.B), out, self.R)
 
     def _run_window(

@@ -97,7 +97,7 @@ class Stack:
             memory = top if i == last else buffers
             # the states of a single direction that are kept anyway are its output
             own = keep and not checkpoint and len(layer) == 1 and layer[0].stretch == 1
-            own = own and batch.schedule(layer[0].reverse).outer is None
+            own = own and batch.schedule(layer[0].reverse).base is None
             out = None if own or (i == last and not keep_output) else self._output(batch, layer, i, memory)
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
@@ -126,9 +126,7 @@ class Stack:
         n = batch.T * batch.B
         size, dtype = n * self.width, layer[0].dtype
         flat = np.empty(size, dtype) if memory is None else memory.take(f"output_l{i}", size, dtype)
-        padding = batch.schedule(layer[0].reverse).padding
-        if padding.size:
-            flat.reshape(n, self.width)[padding] = 0
+        batch.schedule(layer[0].reverse).clear_padding(flat, self.width)
         return Rows(flat, self.width, n)
 
     def backward(
@@ -171,9 +169,7 @@ class Stack:
     def _input_memory(schedule: Schedule, D: int, dtype: np.dtype[Any]) -> Array:
         """An array for ``dL/dx``, 0 in the padding."""
         out = np.empty((schedule.outer_T * schedule.outer_B, D), dtype)
-        padding = schedule.padding
-        if padding.size:
-            out[padding] = 0
+        schedule.clear_padding(out.reshape(-1), D)
         return out
 
     def check_gradient(self, done: BackwardPass, theta: Array) -> None:

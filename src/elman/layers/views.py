@@ -108,18 +108,19 @@ class Views(Layout):
     def outer_norms(self, record: Record, norms: Array) -> Array:
         """Norms of all rows as (outer_T, outer_B, n_states), in the caller's order, 0 in the padding."""
         schedule = record.schedule
-        if schedule.outer is None:
+        if schedule.base is None:
             return norms
-        out = np.zeros((schedule.outer_T * schedule.outer_B, self.n_states))
-        schedule.spread(norms.reshape(-1, self.n_states), out)
-        return out.reshape(schedule.outer_T, schedule.outer_B, self.n_states)
+        n, size = self.n_states, schedule.outer_T * schedule.outer_B
+        out = np.zeros((schedule.outer_T, schedule.outer_B, n))
+        schedule.scatter(Rows(norms.reshape(-1), n, schedule.T * schedule.B), Rows(out.reshape(-1), n, size), n)
+        return out
 
     def outer_gates(self, record: Record, i: int) -> Array:
         """The i-th stored block (outer_T, outer_B, H) in the caller's order, 0 in the padding; read-only."""
         schedule = record.schedule
         n = schedule.T * schedule.B
         rows = record.gates[: n * self.g_rs].reshape(n, self.g_rs)[:, i * self.Hp : i * self.Hp + self.H]
-        if schedule.outer is None:
+        if schedule.base is None:
             return _read_only(rows.reshape(schedule.outer_T, schedule.outer_B, self.H))
         out = np.zeros((schedule.outer_T * schedule.outer_B, self.H), self.dtype)
         schedule.spread(rows, out)
@@ -134,7 +135,7 @@ class Views(Layout):
         schedule, size = record.schedule, self.state_sizes[i]
         T, B = schedule.outer_T, schedule.outer_B
         rows = self.state_slots(record)[:, :, i, :size]
-        if schedule.outer is None:
+        if schedule.base is None:
             return _read_only(rows)
         out = np.zeros((T + 1, B, size), self.dtype)
         first = 0 if self.reverse else 1

@@ -53,9 +53,10 @@ class ZonedDirection(Direction):
     def in_kernel_order(self, kept: Array, schedule: Schedule) -> Array:
         """Drawn z (outer_T * outer_B, n_states, H) as rows of the kernel."""
         out = np.zeros((schedule.T * schedule.B, self.n_states * self.H), self.dtype)
-        if schedule.outer is None:
+        if schedule.base is None:
             return kept
-        out[schedule.inner] = kept.reshape(len(kept), out.shape[1])[schedule.outer]
+        inner, outer = schedule.pairs()
+        out[inner] = kept.reshape(len(kept), out.shape[1])[outer]
         return out.reshape(-1, self.n_states, self.H)
 
     def _step(self, record: Record, t: int) -> tuple[Array, Array, Array]:
