@@ -54,6 +54,26 @@ def add(to, to_rs, to_base, to_step, a, a_rs, a_base, a_step, active, n):
 
 
 @kernel
+def pick(to, a, rs, slots, B, stretch, lengths, chosen):
+    """``to[i]``: what is in row p = ``chosen[i]`` after its last step, of ``slots`` times B rows of a taken in turn.
+
+    Parameters
+    ----------
+    to, a : flat array
+        Written and read: rows ``rs`` apart.
+    stretch : int
+        Slots that a step takes.
+    lengths : ndarray of intp
+        Steps of each row.
+    chosen : ndarray of intp
+        Which rows.
+    """
+    for i in range(len(chosen)):
+        p = chosen[i]
+        copy_row(to, i * rs, a, (stretch * lengths[p] % slots * B + p) * rs, rs)
+
+
+@kernel
 def clear(to, n, stops):
     """Set to 0 the rows of n numbers ``t * len(stops) + b`` with ``t >= stops[b]``, of all that there are."""
     B = len(stops)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, ShapeError
 from ..lists import is_list
-from ..validation import checked_lengths, finite, floating, matching, plain, sequence_list, sequences, truths
+from ..validation import all_finite, checked_lengths, finite, floating, matching, plain, sequence_list, sequences, truths
 from .affine import Rows
 from .schedule import Schedule, segmented
 
@@ -67,7 +67,8 @@ class Batch:
         self.x = floating(given, "x", dtype)
         self.T, self.B = self.x.shape[:2]
         self.lengths = None if lengths is None else checked_lengths(lengths, self.T, self.B)
-        finite(self.x, "x", None if self.lengths is None else self.valid, self.inside)
+        if not all_finite(self.x):
+            finite(self.x, "x", None if self.lengths is None else self.valid, self.inside)
         self.reset = None if reset is None else self._checked_reset(reset)
         self.rows = Rows(self.x.reshape(-1), input_size, self.T * self.B)
         self._schedules: dict[bool, Schedule] = {}
@@ -143,7 +144,8 @@ class Batch:
         if given.shape != wanted:
             raise ShapeError(f"{name} must have shape that of trace.output = {wanted}, got {given.shape}")
         out = floating(self.inside_out(given), name, dtype)
-        finite(out, name, None if self.lengths is None else self.valid, self.inside)
+        if not all_finite(out):
+            finite(out, name, None if self.lengths is None else self.valid, self.inside)
         return out
 
     def inside(self, index: tuple[int, ...]) -> tuple[int, ...]:

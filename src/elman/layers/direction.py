@@ -41,6 +41,9 @@ class Direction(Views):
         if state is None and self.initial[0] not in params:
             return
         view = self.state_view(rows, schedule.B)
+        if schedule.plain and state is not None:
+            view[...] = state
+            return
         for i, name in enumerate(self.initial):
             if name in params:
                 view[:, i, : self.state_sizes[i]] = params[name]
@@ -159,11 +162,11 @@ class Direction(Views):
             )  # fmt: skip
             return status
 
-        ranges = self._slabs(schedule, ROWS, self._flops((t1 - t0) * schedule.B, D + self.R))
+        ranges = self._slabs(schedule, ROWS, self.flops((t1 - t0) * schedule.B, D + self.R))
         stopped = parallel.run(work, ranges)
         if max(stopped) >= 0:
             failed = [(t, *r) for t, r in zip(stopped, ranges, strict=True) if t >= 0]
-            raise self._failure(params, record, *min(failed))
+            raise self.failure(params, record, *min(failed))
 
     def _projected_steps(self, schedule: Schedule) -> int:
         """How many steps' inputs to project together; 0 where each step does so by itself.
@@ -176,6 +179,11 @@ class Direction(Views):
             return 0
         return min(PROJECTED_ROWS // B, T)
 
+    @property
+    def in_one_piece(self) -> bool:
+        """Whether a kernel can go over all steps at once, however few rows there are."""
+        return self.stretch == 1 and self.n_gates * self.Hp * self.D * self.dtype.itemsize < PROJECT_BYTES
+
     def _projected(self, x: Rows, first: int, last: int, panels: Panels) -> Array:
         """Where the sums of the rows of x start that have what x adds: ``bias + x W_ih^T``."""
         blocks, V = len(panels.bias), self.n_gates * self.Hp // lanes_of(self.dtype.itemsize)
@@ -185,18 +193,19 @@ class Direction(Views):
         rows = x.flat[first * x.stride :]
         parallel.run(
             lambda n0, n1: tile.affine(rows, x.stride, panels.P_ih, self.D, V, panels.bias, out, blocks, n0, n1),
-            parallel.slabs(last - first, ROWS, self._flops(last - first, self.D)),
+            parallel.slabs(last - first, ROWS, self.flops(last - first, self.D)),
         )
         return out
 
-    def _flops(self, rows: int, k: int) -> float:
+    def flops(self, rows: int, k: int) -> float:
+        """Floating-point operations of the products of rows of k numbers with weights of all gates."""
         return 2.0 * rows * k * self.H * self.n_gates
 
     def _slabs(self, schedule: Schedule, unit: int, flops: float) -> list[tuple[int, int]]:
         """Rows for each thread, of about as many steps together."""
         return parallel.slabs(schedule.B, unit, flops, None if schedule.full else schedule.lengths)
 
-    def _failure(self, params: Mapping[str, Array], record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
+    def failure(self, params: Mapping[str, Array], record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
         """What to raise when a kernel stopped at step t of the rows b0 .. b1, with the caller's step and sample."""
         schedule = record.schedule
         n = min(b1, int(schedule.active[t])) - b0
@@ -234,7 +243,7 @@ class Direction(Views):
                 t0, t1, b0, b1,
             )  # fmt: skip
 
-        flops = self._flops((t1 - t0) * schedule.B * K, self.R)
+        flops = self.flops((t1 - t0) * schedule.B * K, self.R)
         parallel.run(work, self._slabs(schedule, max(1, ROWS // K), flops))
 
     def tangent(
@@ -251,7 +260,7 @@ class Direction(Views):
                 V, self.s_rs, squares, self.H, self.R, B, K, t0, t1, b0, b1,
             )  # fmt: skip
 
-        flops = self._flops((t1 - t0) * B * K, self.R)
+        flops = self.flops((t1 - t0) * B * K, self.R)
         parallel.run(work, parallel.slabs(B, max(1, ROWS // K), flops))
 
     def jacobian(self, record: Record, weights: Array, t: int, b: int) -> Array:
@@ -273,7 +282,7 @@ class Direction(Views):
             zeros[:] = 0
             parallel.run(
                 lambda n0, n1: tile.affine(delta, self.d_rs, P, self.reach, vectors, zeros, dX, Dp, n0, n1),
-                parallel.slabs(n, ROWS, self._flops(n, self.D)),
+                parallel.slabs(n, ROWS, self.flops(n, self.D)),
             )
         return Rows(dX, Dp, n)
 

@@ -15,12 +15,13 @@ from .affine import Rows
 from .batch import Batch
 from .bptt import cached_steps
 from .buffers import Buffers, Fresh, scratch
-from .direction import Direction, Panels
+from .direction import Direction
 from .dynamics import Dynamics
 from .initializers import Initializer, fill
 from .kept import Kept
 from .noise import Noise, Regularizer, choose
 from .parameters import Parameters
+from .prepared import Ready
 from .stack import Stack
 from .states import State, States
 from .trace import Gradients, Trace, spacing
@@ -95,7 +96,7 @@ class Recurrent(Dynamics):
             layers.append(layer)
             width = sum(d.R for d in layer)
         self.stack = Stack(layers)
-        self._kept = Kept[list[Panels]]()
+        self._kept = Kept[Ready]()
         first = layers[0][0]
         self.states = States(first, len(self.stack.directions))
         shapes: dict[str, tuple[int, ...]] = {}
@@ -180,14 +181,21 @@ class Recurrent(Dynamics):
 
     def evaluate(self, batch: Batch, h0: State | None) -> tuple[Any, Any]:
         """What calling the layer gives, for checked sequences."""
-        panels, state = self._kept.get(self.theta, self._pack), None if h0 is None else self._state(h0, batch)
-        done = self.stack.forward(self.parameters, batch, state, False, None, scratch(), None, panels=panels)
-        output = batch.outward(done.output.flat.reshape(batch.T, batch.B, self.output_size))
-        return output, self.states.outward(self._final(done.records), batch.single)
+        parameters, stack, T, B = self.parameters, self.stack, batch.T, batch.B
+        ready, state = self._kept.get(parameters.theta, self._pack), None if h0 is None else self._state(h0, batch)
+        call = None if batch.reset is not None else ready.take(stack, T, B)
+        if call is None:
+            done = stack.forward(parameters, batch, state, False, None, scratch(), None, panels=ready.panels)
+            output = done.output.flat.reshape(T, B, stack.width)
+            return batch.outward(output), self.states.outward(self._final(done.records), batch.single)
+        output = np.empty((T, B, stack.width), parameters.theta.dtype)
+        final = self.states.outward(call.run(parameters, batch, state, output.reshape(-1)), batch.single)
+        ready.give_back(call, T, B)
+        return batch.outward(output), final
 
-    def _pack(self) -> list[Panels]:
+    def _pack(self) -> Ready:
         self.parameters.check_finite()
-        return [d.panels(self.params, FRESH) for d in self.stack.directions]
+        return Ready([d.panels(self.params, FRESH) for d in self.stack.directions])
 
     def _final(self, records: Any) -> Array:
         """The final states of all directions, perhaps a view into a record."""

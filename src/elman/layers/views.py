@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels import rows
 from .affine import Rows
 from .layout import Layout
 from .schedule import Schedule
@@ -77,8 +78,11 @@ class Views(Layout):
         if schedule.plain:
             at = self.stretch * schedule.T % record.slots * schedule.B * self.s_rs
             return self.state_view(record.states[at:], schedule.B)
-        slot = self.stretch * schedule.lengths[final] % record.slots
-        return self.state_view(record.states, record.slots * schedule.B)[slot * schedule.B + final]
+        last = np.empty(schedule.outer_B * self.s_rs, self.dtype)
+        rows.pick(
+            last, record.states, self.s_rs, record.slots, schedule.B, self.stretch, schedule.lengths, final
+        )  # fmt: skip
+        return self.state_view(last, schedule.outer_B)
 
     def window(self, record: Record, t0: int, t1: int) -> Record:
         """What a record of all states has of the steps ``t0 <= t < t1``, as a record of its own."""
@@ -119,11 +123,11 @@ class Views(Layout):
         """The i-th stored block (outer_T, outer_B, H) in the caller's order, 0 in the padding; read-only."""
         schedule = record.schedule
         n = schedule.T * schedule.B
-        rows = record.gates[: n * self.g_rs].reshape(n, self.g_rs)[:, i * self.Hp : i * self.Hp + self.H]
+        blocks = record.gates[: n * self.g_rs].reshape(n, self.g_rs)[:, i * self.Hp : i * self.Hp + self.H]
         if schedule.base is None:
-            return _read_only(rows.reshape(schedule.outer_T, schedule.outer_B, self.H))
+            return _read_only(blocks.reshape(schedule.outer_T, schedule.outer_B, self.H))
         out = np.zeros((schedule.outer_T * schedule.outer_B, self.H), self.dtype)
-        schedule.spread(rows, out)
+        schedule.spread(blocks, out)
         return _read_only(out.reshape(schedule.outer_T, schedule.outer_B, self.H))
 
     def outer_states(self, record: Record, i: int) -> Array:
@@ -134,14 +138,14 @@ class Views(Layout):
         """
         schedule, size = record.schedule, self.state_sizes[i]
         T, B = schedule.outer_T, schedule.outer_B
-        rows = self.state_slots(record)[:, :, i, :size]
+        slots = self.state_slots(record)[:, :, i, :size]
         if schedule.base is None:
-            return _read_only(rows)
+            return _read_only(slots)
         out = np.zeros((T + 1, B, size), self.dtype)
         first = 0 if self.reverse else 1
-        after = rows[1:].reshape(schedule.T * schedule.B, size)
+        after = slots[1:].reshape(schedule.T * schedule.B, size)
         schedule.spread(after, out[first : first + T].reshape(T * B, size))
-        out[schedule.stops_at if self.reverse else 0, np.arange(B)] = rows[0, schedule.initial]
+        out[schedule.stops_at if self.reverse else 0, np.arange(B)] = slots[0, schedule.initial]
         return _read_only(out)
 
     def state_slots(self, record: Record) -> Array:

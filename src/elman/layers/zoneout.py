@@ -80,7 +80,7 @@ class ZonedDirection(Direction):
                 self.s_rs, gates, self.g_rs, self.nothing, 0, self.D, self.H, self.R, B, 3, active, 0, 1, 0, B,
             )  # fmt: skip
             if status >= 0:
-                raise self._failure(params, record, t, 0, B)
+                raise self.failure(params, record, t, 0, B)
             z = self._kept(record, t, n)
             self.state_view(record.states[(2 * t + 2) * B * self.s_rs :], n)[...] = self._mixed(
                 z, pairs[2 * t, :n], pairs[2 * t + 1, :n]
