@@ -149,7 +149,7 @@ class WeightSums:
     def __init__(self, d: Direction) -> None:
         self.d = d
         self.height = 1 + d.D + d.R + d.cell.projects * d.H
-        self.flat = scratch().take("dW", self.height * d.d_rs, d.dtype)
+        self.flat = scratch().take("dW", self.height * d.d_rs, d.dtype, weights=True)
         self.flat[:] = 0
 
     def add(self, window: Record, delta: Rows) -> None:

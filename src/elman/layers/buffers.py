@@ -13,6 +13,9 @@ Array = NDArray[Any]
 
 CACHE_LINE = 64
 
+KEPT_BYTES = 1 << 22
+"""The largest array of scratch memory that grows with a call and is kept: windows of steps take no more."""
+
 
 def aligned(size: int, dtype: np.dtype[Any]) -> Array:
     """Flat array that starts on a cache line: a vector that straddles two costs two loads, up to half of the speed."""
@@ -27,7 +30,7 @@ class Buffers:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Array] = {}
 
-    def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
+    def take(self, name: str, size: int, dtype: np.dtype[Any], *, weights: bool = False) -> Array:
         """The first ``size`` numbers of the array called ``name``; what they hold is left over from its last use."""
         key = name, dtype.char
         kept = self._kept.get(key)
@@ -39,19 +42,29 @@ class Buffers:
 class Fresh(Buffers):
     """New memory each time: for results that the caller keeps."""
 
-    def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
+    def take(self, name: str, size: int, dtype: np.dtype[Any], *, weights: bool = False) -> Array:
         """A new array."""
         return aligned(size, dtype)
 
 
+class Scratch(Buffers):
+    """Memory of one thread between calls: of what is as large as weights, all, and of what grows with a call, little."""
+
+    def take(self, name: str, size: int, dtype: np.dtype[Any], *, weights: bool = False) -> Array:
+        """As :meth:`Buffers.take`; ``weights`` says that the size is that of weights."""
+        if not weights and size * dtype.itemsize > KEPT_BYTES:
+            return aligned(size, dtype)
+        return super().take(name, size, dtype)
+
+
 class _Scratch(threading.local):
     def __init__(self) -> None:
-        self.buffers = Buffers()
+        self.buffers = Scratch()
 
 
 _scratch = _Scratch()
 
 
-def scratch() -> Buffers:
+def scratch() -> Scratch:
     """Buffers of this thread, for what no one needs after the present call: packed weights and the like."""
     return _scratch.buffers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from ..kernels import parallel, tile
 from ..kernels.vector import lanes_of
 from .affine import ROWS, Rows
 from .buffers import Buffers, scratch
+from .layout import Panels
 from .schedule import Schedule
 from .views import Record, Views
 
@@ -22,14 +23,6 @@ PROJECT_BYTES = 1 << 16
 
 PROJECTED_ROWS = 64
 """Rows projected together: enough to hide the reading of the weights, few enough to stay in the cache."""
-
-
-class Panels(NamedTuple):
-    """Packed weights of a forward pass."""
-
-    P_ih: Array
-    P_hh: Array
-    bias: Array
 
 
 class Direction(Views):
@@ -57,12 +50,6 @@ class Direction(Views):
         ordered = Rows(flat, self.D, n)
         schedule.gather(x, ordered, self.D)
         return ordered
-
-    def panels(self, params: Mapping[str, Array], buffers: Buffers) -> Panels:
-        """The weights of a forward pass as the kernels read them."""
-        return Panels(
-            self.pack_input(params, buffers), self.pack_state(params, buffers), self.pack_bias(params, buffers)
-        )
 
     def forward(
         self, params: Mapping[str, Array], panels: Panels, schedule: Schedule, x: Rows, state: Array | None, keep: bool,

@@ -18,6 +18,13 @@ from .kept import Version
 Array = NDArray[Any]
 
 
+class Slices(dict[str, Array]):
+    """Named views into one vector ``theta``, and where in it each of them starts."""
+
+    theta: Array
+    starts: Mapping[str, int]
+
+
 class Parameters(Mapping[str, Array]):
     """Mapping from names to arrays that are views into one vector ``theta``.
 
@@ -40,6 +47,7 @@ class Parameters(Mapping[str, Array]):
         """Place the parameters one after the other."""
         ends = np.cumsum([math.prod(s) for s in self.shapes.values()]).tolist()
         self.size: int = ends[-1] if ends else 0
+        self.starts = dict(zip(self.shapes, [0, *ends], strict=False))
         self._slices = list(zip(self.shapes, map(slice, [0, *ends], ends), self.shapes.values(), strict=False))
 
     def _bind(self, theta: Array) -> None:
@@ -47,9 +55,11 @@ class Parameters(Mapping[str, Array]):
         self._views = self.view(theta)
         self._version: Version | None = None
 
-    def view(self, vector: Array) -> dict[str, Array]:
+    def view(self, vector: Array) -> Slices:
         """Named views into another vector of the same layout, such as a gradient."""
-        return {name: vector[place].reshape(shape) for name, place, shape in self._slices}
+        views = Slices({name: vector[place].reshape(shape) for name, place, shape in self._slices})
+        views.theta, views.starts = vector, self.starts
+        return views
 
     def move(self, theta: Array, owner: object, prefix: str) -> None:
         """Continue in another vector, which takes over the present values: how a network joins its parts.

@@ -17,7 +17,8 @@ from ..kernels import parallel
 from .affine import Rows
 from .batch import Batch
 from .buffers import aligned
-from .direction import Direction, Panels
+from .direction import Direction
+from .layout import Panels
 from .schedule import Schedule
 from .stack import Stack
 from .views import Record

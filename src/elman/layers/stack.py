@@ -14,7 +14,8 @@ from . import bptt
 from .affine import Rows
 from .batch import Batch
 from .buffers import Buffers, scratch
-from .direction import Direction, Panels
+from .direction import Direction
+from .layout import Panels
 from .noise import Noise
 from .schedule import Schedule
 from .views import Record

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from ..kernels.squares import row_squares
 from .affine import Rows
-from .direction import Direction, Panels
+from .direction import Direction
+from .layout import Panels
 from .schedule import Schedule
 from .views import Record
 
