@@ -303,7 +303,9 @@ def test_a_window_gathers_scatters_and_compacts_its_own_rows(name):
             mine = [step * whole.outer_B + sequence for step, sequence in places.values()]
             assert np.array_equal(back[mine], caller[mine])
             assert (np.delete(back, mine, axis=0) == 5).all()
-            window.scatter(window.compact(got, n, "rows"), Rows(back.reshape(-1), n, len(back)), n, compact=True, add=True)
+            window.scatter(
+                window.compact(got, n, "rows"), Rows(back.reshape(-1), n, len(back)), n, compact=True, add=True
+            )
             assert np.array_equal(back[mine], 2 * caller[mine])
             assert (np.delete(back, mine, axis=0) == 5).all()
         assert np.array_equal(window.compact(got, n, "rows").view(n)[: window.n_valid], expected[sorted(valid)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import tracemalloc
 
@@ -20,7 +21,7 @@ def pieces(T, B, lengths, reset, reverse):
         stop = T if lengths is None else int(lengths[b])
         cuts = [] if reset is None else [t for t in range(1, stop) if reset[t, b]]
         edges = [0, *cuts, stop]
-        for i, (start, end) in enumerate(zip(edges, edges[1:], strict=False)):
+        for i, (start, end) in enumerate(itertools.pairwise(edges)):
             first, last = i == 0, i == len(edges) - 2
             restarts = reset is not None and end > start and reset[start, b]
             found.append((start, end, b, first, last, last if reverse else first and not restarts))
@@ -46,7 +47,7 @@ def test_rows_are_the_pieces_in_order_of_their_lengths(T, B, some, resets, rever
     assert made.n_valid == stops.sum()
     assert (made.outer_T, made.outer_B, made.B) == (T, B, len(expected))
     assert made.lengths.tolist() == [stop - start for start, stop, *_ in expected]
-    assert made.T == max((int(n) for n in made.lengths), default=0) or made.plain
+    assert max((int(n) for n in made.lengths), default=0) == made.T or made.plain
     assert made.active.tolist() == [int((made.lengths > t).sum()) for t in range(made.T)]
     assert made.sequence.tolist() == [b for _, _, b, *_ in expected]
     assert made.carried.tolist() == [carried for *_, carried in expected]

@@ -9,7 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, ShapeError
 from ..lists import is_list
-from ..validation import all_finite, checked_lengths, finite, floating, matching, plain, sequence_list, sequences, truths
+from ..validation import (
+    all_finite,
+    checked_lengths,
+    finite,
+    floating,
+    matching,
+    plain,
+    sequence_list,
+    sequences,
+    truths,
+)
 from .affine import Rows
 from .schedule import Schedule, segmented
 
@@ -136,8 +146,10 @@ class Batch:
             for b, n in enumerate(lengths):
                 out[:n, b] = matching(y[b], f"{name}[{b}]", (n, width), f"that of trace.output[{b}]", dtype)
             return out
-        shape = (self.T, self.B) if not self.batch_first else (self.B, self.T)
-        wanted = ((self.T,) if self.single else shape) + (width,)
+        if self.single:
+            wanted: tuple[int, ...] = (self.T, width)
+        else:
+            wanted = (self.B, self.T, width) if self.batch_first else (self.T, self.B, width)
         if is_list(y) and not self.single:
             raise ShapeError(f"{name} must be one array of shape {wanted}, as trace.output is, got a list of arrays")
         given = plain(y, name)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..kernels import parallel, tile
 from ..kernels.cover import COLUMNS
+from ..kernels.squares import roots
 from ..kernels.vector import lanes_of
 from ..linearization.norms import SMALLEST_SUM, row_norms, safe_norm
 from .affine import Rows
@@ -76,7 +77,8 @@ class Descent:
         self.rows[:] = 0
         if d_state is not None:
             d.state_view(self.rows, B)[record.schedule.final] = d_state
-        self.squares = np.ones(record.schedule.T * B * d.n_states)
+        schedule = record.schedule
+        self.squares = (np.empty if schedule.full else np.ones)(schedule.T * B * d.n_states)
         self.norms: Array | None = None
 
     def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Rows]]:
@@ -215,15 +217,18 @@ def backward(
     for i, (name, size) in enumerate(zip(d.initial, d.state_sizes, strict=True)):
         if name in out:
             out[name][...] = restarted[:, i, :size].sum(axis=0)
-    squares = descent.squares.reshape(T, B, d.n_states)
-    if squares.size and d.dtype == np.float64 and _left_range(squares[..., 0], d, record, d_output, d_state):
+    norms = np.empty((T, B, d.n_states))
+    odd = roots(descent.squares, norms.reshape(-1), d.n_states, SMALLEST_SUM)
+    squares = descent.squares.reshape(norms.shape)
+    # the squares of float32 numbers all fit
+    if odd and d.dtype == np.float64 and _left_range(squares[..., 0], d, record, d_output, d_state):
         # the rows themselves are gone: the way back once more, step by step
         again = Descent(d, params, record, d_output, d_state)
         again.norms = np.zeros(squares.shape)
         for _ in again.windows(steps=1):
             pass
         return d_initial, again.norms
-    return d_initial, np.sqrt(squares)
+    return d_initial, norms
 
 
 def _left_range(squares: Array, d: Direction, record: Record, d_output: Rows | None, d_state: Array | None) -> bool:
@@ -231,8 +236,7 @@ def _left_range(squares: Array, d: Direction, record: Record, d_output: Rows | N
 
     A zero is one where no gradient has entered yet, unless what enters is too small for its squares.
     """
-    # the methods min and max cost twice as much, which shows in small layers
-    least, most = float(np.minimum.reduce(squares, axis=None)), float(np.maximum.reduce(squares, axis=None))
+    least, most = float(squares.min()), float(squares.max())
     if not most < np.inf or 0 < least < SMALLEST_SUM:
         return True
     if least >= SMALLEST_SUM:

@@ -147,10 +147,10 @@ class Layout:
         if theta is None:
             own = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, self.weight_hr)
             return np.concatenate([params[name].reshape(-1) for name in own if name in params])
-        return theta[params.starts[self.weight_ih] :]  # type: ignore[attr-defined]
+        return theta[params.slices[self.weight_ih][0].start :]  # type: ignore[attr-defined]
 
     def unpack_gradients(self, sums: Array, out: Mapping[str, Array]) -> None:
-        """Bring rows [1, x, h] of padded blocks, flat, to the parameters' own shapes and order of gates, in a vector."""
+        """Bring rows [1, x, h] of padded blocks, flat, to the parameters' own shapes and order of gates."""
         self._plan(self.bias_ih in out)[1].transpose(sums, self.vector(out))
 
     def __getstate__(self) -> dict[str, Any]:

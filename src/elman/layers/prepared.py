@@ -16,17 +16,18 @@ from numpy.typing import NDArray
 from ..kernels import parallel
 from .affine import Rows
 from .batch import Batch
-from .buffers import aligned
+from .buffers import aligned, scratch
 from .direction import Direction
 from .layout import Panels
 from .schedule import Schedule
 from .stack import Stack
+from .states import States
 from .views import Record
 
 Array = NDArray[Any]
 
-MOST_ROWS = 1 << 12
-"""Steps times sequences of the largest call that is made ready: what larger ones keep would show, and save nothing."""
+MOST_NUMBERS = 1 << 16
+"""Inputs and outputs of a direction in the largest call that is made ready: larger ones would keep more and gain less."""
 
 MOST_CALLS = 8
 """Shapes of calls that are kept."""
@@ -59,9 +60,7 @@ class PreparedDirection:
         d, n = self.d, self.T * self.B
         return Rows(aligned(n * d.D, d.dtype), d.D, n), Rows(aligned(n * d.R, d.dtype), d.R, n)
 
-    def run(
-        self, params: Mapping[str, Array], schedule: Schedule, x: Rows, state: Array | None, out: Rows
-    ) -> Array:
+    def run(self, params: Mapping[str, Array], schedule: Schedule, x: Rows, state: Array | None, out: Rows) -> Array:
         """Read the caller's rows of x, write those of the outputs, return the final states (B, n_states, H).
 
         The states are perhaps a view.
@@ -106,13 +105,15 @@ class PreparedCall:
     @staticmethod
     def fits(stack: Stack, T: int, B: int) -> bool:
         """Whether such a call is small, and goes through each layer in one piece."""
-        return 0 < T * B <= MOST_ROWS and all(
-            d.in_one_piece and d.flops(T * B, d.D + d.R) < parallel.SPLIT_FLOPS for d in stack.directions
+        n = T * B
+        return n > 0 and all(
+            n * (d.D + d.R) <= MOST_NUMBERS and d.in_one_piece and d.flops(n, d.D + d.R) < parallel.SPLIT_FLOPS
+            for d in stack.directions
         )
 
     def run(self, params: Mapping[str, Array], batch: Batch, state: Array | None, out: Array) -> Array:
         """Write the last layer's output, flat, and return the final states (directions, B, n_states, H)."""
-        rows, finals = batch.rows, []
+        rows, finals = batch.rows, list[Array]()
         for i, layer in enumerate(self.layers):
             to = self.between[i] if i < len(self.between) else Rows(out, self.width, rows.n)
             for j, part in enumerate(layer):
@@ -127,21 +128,25 @@ class PreparedCall:
 
 
 class Ready:
-    """Packed weights of a stack, and the calls that were made ready with them."""
+    """A stack with its weights packed, and the calls that were made ready with them."""
 
-    def __init__(self, panels: list[Panels]) -> None:
-        self.panels = panels
+    def __init__(self, stack: Stack, panels: list[Panels]) -> None:
+        self._stack, self._panels = stack, panels
         self._calls: dict[tuple[int, int], PreparedCall] = {}
 
-    def take(self, stack: Stack, T: int, B: int) -> PreparedCall | None:
-        """A call of T steps and B sequences, the taker's alone; None if there is nothing to gain."""
-        call = self._calls.pop((T, B), None)
-        if call is None and PreparedCall.fits(stack, T, B):
-            call = PreparedCall(stack, self.panels, T, B)
-        return call
-
-    def give_back(self, call: PreparedCall, T: int, B: int) -> None:
-        """Keep a call that was taken for the next one of its shape."""
+    def run(self, params: Mapping[str, Array], batch: Batch, state: Array | None, states: States) -> tuple[Array, Any]:
+        """Evaluate: the output (T, B, width) and, in the caller's shapes, the final states; both are new memory."""
+        stack, T, B = self._stack, batch.T, batch.B
+        # taken out, so that no other thread has it meanwhile
+        call = None if batch.reset is not None else self._calls.pop((T, B), None)
+        if call is None and (batch.reset is not None or not PreparedCall.fits(stack, T, B)):
+            done = stack.forward(params, batch, state, False, None, scratch(), None, panels=self._panels)
+            output = done.output.flat.reshape(T, B, stack.width)
+            return output, states.outward(stack.final_states(done.records), batch.single)
+        call = call or PreparedCall(stack, self._panels, T, B)
+        output = np.empty((T, B, stack.width), stack.dtype)
+        final = states.outward(call.run(params, batch, state, output.reshape(-1)), batch.single)
         if len(self._calls) >= MOST_CALLS:
             self._calls.clear()
         self._calls[T, B] = call
+        return output, final

@@ -14,7 +14,7 @@ from ..validation import flag, real_dtype, size
 from .affine import Rows
 from .batch import Batch
 from .bptt import cached_steps
-from .buffers import Buffers, Fresh, scratch
+from .buffers import Buffers, Fresh
 from .direction import Direction
 from .dynamics import Dynamics
 from .initializers import Initializer, fill
@@ -181,26 +181,13 @@ class Recurrent(Dynamics):
 
     def evaluate(self, batch: Batch, h0: State | None) -> tuple[Any, Any]:
         """What calling the layer gives, for checked sequences."""
-        parameters, stack, T, B = self.parameters, self.stack, batch.T, batch.B
-        ready, state = self._kept.get(parameters.theta, self._pack), None if h0 is None else self._state(h0, batch)
-        call = None if batch.reset is not None else ready.take(stack, T, B)
-        if call is None:
-            done = stack.forward(parameters, batch, state, False, None, scratch(), None, panels=ready.panels)
-            output = done.output.flat.reshape(T, B, stack.width)
-            return batch.outward(output), self.states.outward(self._final(done.records), batch.single)
-        output = np.empty((T, B, stack.width), parameters.theta.dtype)
-        final = self.states.outward(call.run(parameters, batch, state, output.reshape(-1)), batch.single)
-        ready.give_back(call, T, B)
+        ready = self._kept.get(self.theta, self._pack)
+        output, final = ready.run(self.parameters, batch, self._state(h0, batch), self.states)
         return batch.outward(output), final
 
     def _pack(self) -> Ready:
         self.parameters.check_finite()
-        return Ready([d.panels(self.params, FRESH) for d in self.stack.directions])
-
-    def _final(self, records: Any) -> Array:
-        """The final states of all directions, perhaps a view into a record."""
-        finals = [d.last_state(r) for d, r in zip(self.stack.directions, records, strict=True)]
-        return finals[0][None] if len(finals) == 1 else np.stack(finals)
+        return Ready(self.stack, [d.panels(self.params, FRESH) for d in self.stack.directions])
 
     def trace(
         self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
@@ -263,7 +250,7 @@ class Recurrent(Dynamics):
             output = done.output.view(self.output_size).reshape(batch.T, batch.B, self.output_size)
             output.flags.writeable = False
             output = batch.outward(output)
-        final = self.states.outward(self._final(done.records), batch.single)
+        final = self.states.outward(stack.final_states(done.records), batch.single)
         return Trace(output, final, done.records, batch, done.output, noise, stack, version)
 
     def backward(

@@ -3,8 +3,8 @@
 A kernel runs rows side by side from their first step, in descending order of their lengths. A sequence that restarts at
 some steps is several such rows; one that is read backwards is a row whose steps stand in the other order. So no kernel
 knows of lengths, restarts or directions, padding is never read, and the cost follows the number of valid steps.
-A schedule is a few numbers for each row and each step, and says of no single step of a row where it is, so that it takes
-little memory and is made faster than looked for: none is kept but short ones of sequences of one length.
+A schedule is a few numbers for each row and each step, and has none for each step of a row: it takes little memory, and
+is made anew at every call, so that none can be stale. Only short ones of sequences of one length are kept.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ def dense(T: int, B: int, reverse: bool) -> Schedule:
 def _dense(T: int, B: int, reverse: bool) -> Schedule:
     own = np.arange(B)
     lengths, active, base = np.full(B, T), np.full(T, B, np.int64), (T - 1) * B + own if reverse else None
-    ends = own, own, lengths, T * B
-    return Schedule(T, B, lengths, active, T, B, own, np.ones(B, bool), *ends, base, -B if reverse else B, True)
+    carried, step = np.ones(B, bool), -B if reverse else B
+    return Schedule(T, B, lengths, active, T, B, own, carried, own, own, lengths, T * B, base, step, True)
 
 
 _kept_dense = lru_cache(maxsize=16)(_dense)
@@ -206,7 +206,8 @@ def segmented(T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | 
     n_valid = int(stops_at.sum())
     if reset is None and n_valid == T * B:
         return dense(T, B, reverse)
+    initial, final = ends
     return Schedule(
-        longest, n, own, active[1 : longest + 1], T, B, sequence, carried[:n], *ends, stops_at, n_valid, base,
+        longest, n, own, active[1 : longest + 1], T, B, sequence, carried[:n], initial, final, stops_at, n_valid, base,
         -B if reverse else B,
     )  # fmt: skip

@@ -70,7 +70,7 @@ class Stack:
         self.layers = layers
         self.directions = [d for layer in layers for d in layer]
         self.per_layer = len(layers[0])
-        self.width = self.per_layer * self.directions[0].R
+        self.width, self.dtype = self.per_layer * self.directions[0].R, self.directions[0].dtype
         self.key = tuple(d.key for d in self.directions)
 
     def forward(
@@ -121,6 +121,12 @@ class Stack:
             if factor is not None:
                 rows = Rows((rows.view(self.width) * factor).reshape(-1), self.width, rows.n)
         return Pass(tuple(records), rows)
+
+    def final_states(self, records: tuple[Record, ...]) -> Array:
+        """The final states (directions, B, n_states, H), perhaps a view into a record."""
+        if len(records) == 1:
+            return self.directions[0].last_state(records[0])[None]
+        return np.stack([d.last_state(r) for d, r in zip(self.directions, records, strict=True)])
 
     def _output(self, batch: Batch, layer: list[Direction], i: int, memory: Buffers | None) -> Rows:
         """Rows for the output of layer i, 0 in the padding."""
@@ -180,10 +186,10 @@ class Stack:
         ------
         NonFiniteError
         """
+        if all_finite(theta) and all_finite(done.state) and (done.x is None or all_finite(done.x)):
+            return
         arrays = {"the initial state": done.state, "the parameters": theta, "x": done.x}
         broken = [name for name, a in arrays.items() if a is not None and not all_finite(a)]
-        if not broken:
-            return
         for d, of_direction in reversed(list(zip(self.directions, done.norms, strict=True))):
             bad = np.argwhere(~np.isfinite(of_direction))
             if len(bad):

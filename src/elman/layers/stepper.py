@@ -124,8 +124,8 @@ class _Level:
         self.shape, self.alone = (B, d.D), (d.D,) if B == 1 else None
         self.arguments = [
             (
-                d.code, record.x.flat, d.D, *self.panels, 0, record.states, d.s_rs, record.gates, d.g_rs, self.flat, d.R,
-                d.D, d.H, d.R, B, 2, self.active, slot, slot + 1, 0, B,
+                d.code, record.x.flat, d.D, *self.panels, 0, record.states, d.s_rs, record.gates, d.g_rs, self.flat,
+                d.R, d.D, d.H, d.R, B, 2, self.active, slot, slot + 1, 0, B,
             )
             for slot in (0, 1)
         ]  # fmt: skip

@@ -72,15 +72,16 @@ class Views(Layout):
 
     def last_state(self, record: Record) -> Array:
         """The final state (outer_B, n_states, H) of every sequence: a view where it can be."""
-        final, schedule = record.schedule.final, record.schedule
+        schedule = record.schedule
         if record.checkpoint:
-            return self.state_view(record.states[-schedule.B * self.s_rs :], schedule.B)[final]
+            return self.state_view(record.states[-schedule.B * self.s_rs :], schedule.B)[schedule.final]
         if schedule.plain:
             at = self.stretch * schedule.T % record.slots * schedule.B * self.s_rs
             return self.state_view(record.states[at:], schedule.B)
         last = np.empty(schedule.outer_B * self.s_rs, self.dtype)
         rows.pick(
-            last, record.states, self.s_rs, record.slots, schedule.B, self.stretch, schedule.lengths, final
+            last, record.states, self.s_rs, record.slots, schedule.B, self.stretch, schedule.lengths,
+            schedule.final,
         )  # fmt: skip
         return self.state_view(last, schedule.outer_B)
 
