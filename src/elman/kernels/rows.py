@@ -108,10 +108,10 @@ def lay_out(stops, reset, reverse, active, rows, ends, carried):
 
     Returns
     -------
-    int
-        How many rows there are.
+    n, n_valid : int
+        How many rows there are, and their steps together.
     """
-    B, restarts, n = len(stops), len(reset) > 0, 0
+    B, restarts, n, n_valid = len(stops), len(reset) > 0, 0, 0
     active[:] = 0
     for placing in range(2):
         for b in range(B):
@@ -134,6 +134,7 @@ def lay_out(stops, reset, reverse, active, rows, ends, carried):
                     carried[row] = last if reverse else first and not (restarts and length > 0 and reset[b])
                 else:
                     n += 1
+                    n_valid += length
                 active[length] += 1
                 start = t
         # counts by length become the place of the first row of that length, behind all that are longer; once the rows
@@ -143,4 +144,4 @@ def lay_out(stops, reset, reverse, active, rows, ends, carried):
             for length in range(len(active) - 1, -1, -1):
                 here, active[length] = active[length], longer
                 longer += here
-    return n
+    return n, n_valid

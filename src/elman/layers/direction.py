@@ -91,6 +91,10 @@ class Direction(Views):
         if checkpoint and B:
             for t0 in range(0, T, checkpoint):
                 self._carry(params, record, t0, panels, out)
+        elif T * B and out is not None and schedule.base is not None and self.stretch == 1 and slots > 2:
+            # the states that are kept are the outputs, and have to be moved in any case
+            self._run(params, record, panels, None)
+            schedule.scatter(Rows(states[B * self.s_rs :], self.s_rs, T * B), out, self.R)
         elif T * B:
             self._run(params, record, panels, out)
         return record

@@ -27,7 +27,7 @@ from .views import Record
 Array = NDArray[Any]
 
 MOST_NUMBERS = 1 << 16
-"""Inputs and outputs of a direction in the largest call that is made ready: larger ones would keep more and gain less."""
+"""Inputs and outputs of a direction in the largest call that is made ready: larger ones keep more and gain less."""
 
 MOST_CALLS = 8
 """Shapes of calls that are kept."""

@@ -136,7 +136,7 @@ class Schedule:
 
     def compact(self, source: Rows, n: int, name: str) -> Rows:
         """The valid rows in kernel order, one after the other, in scratch memory; as they are where all are valid."""
-        if self.full:
+        if self.full or not n:
             return source
         flat = scratch().take("compact_" + name, self.n_valid * n, source.flat.dtype)
         rows.move(flat, n, NOWHERE, 0, source.flat, source.stride, NOWHERE, self.B, self.active, n)
@@ -200,10 +200,9 @@ def segmented(T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | 
     most = B + int(np.count_nonzero(mask))
     active, carried = np.empty(T + 1, np.int64), np.empty(most, bool)
     of_rows, ends = np.empty((3, most), np.intp), np.empty((2, B), np.intp)
-    n = rows.lay_out(stops_at, mask, reverse, active, of_rows, ends, carried)
+    n, n_valid = rows.lay_out(stops_at, mask, reverse, active, of_rows, ends, carried)
     own, sequence, base = of_rows[:, :n]
     longest = int(own[0]) if n else 0
-    n_valid = int(stops_at.sum())
     if reset is None and n_valid == T * B:
         return dense(T, B, reverse)
     initial, final = ends

@@ -106,8 +106,9 @@ class Views(Layout):
         schedule = record.schedule
         if schedule.plain:
             return d_initial
-        out = np.zeros((schedule.outer_B, *d_initial.shape[1:]), self.dtype)
-        out[schedule.sequence[schedule.carried]] = d_initial[schedule.carried]
+        out: Array = d_initial[schedule.initial]
+        if not schedule.carried.all():
+            out[~schedule.carried[schedule.initial]] = 0
         return out
 
     def outer_norms(self, record: Record, norms: Array) -> Array:
