@@ -116,9 +116,11 @@ class Views(Layout):
         schedule = record.schedule
         if schedule.base is None:
             return norms
-        n, size = self.n_states, schedule.outer_T * schedule.outer_B
-        out = np.zeros((schedule.outer_T, schedule.outer_B, n))
-        schedule.scatter(Rows(norms.reshape(-1), n, schedule.T * schedule.B), Rows(out.reshape(-1), n, size), n)
+        out = np.zeros((schedule.outer_T, schedule.outer_B, self.n_states))
+        # as numbers of the layer's dtype, for which the kernel is compiled: they are only moved
+        source, to = (a.reshape(-1).view(self.dtype) for a in (norms, out))
+        n = self.n_states * out.itemsize // self.dtype.itemsize
+        schedule.scatter(Rows(source, n, schedule.T * schedule.B), Rows(to, n, schedule.outer_T * schedule.outer_B), n)
         return out
 
     def outer_gates(self, record: Record, i: int) -> Array:
