@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import elman
 from elman.cells import ELMAN, GRU, LSTM, LSTM_PROJECTED, MGU
+from elman.errors import NonFiniteError
 from elman.kernels.packing import BLOCK_BYTES, STRIP, pack_back, transpose
 from elman.kernels.tile import padded
 from elman.kernels.vector import lanes_of
@@ -171,3 +173,14 @@ def test_a_mapping_packs_as_the_vector_that_it_came_from(cell, biased, dtype):
     # nothing but what belongs to the two was written
     assert {name for name, view in out.items() if np.isnan(view).all()} == {*first.initial, *second.initial}
     assert not any(np.isnan(view).any() for name, view in out.items() if name not in (*first.initial, *second.initial))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("largest", [2.0, -2.0])
+def test_biases_whose_sum_overflows_are_refused(largest, dtype):
+    layer = elman.GRU(2, 3, dtype=dtype, rng=0)
+    for name in ("bias_ih_l0", "bias_hh_l0"):
+        layer.params[name][4] = largest / 3 * np.finfo(dtype).max
+    for call in (layer, layer.trace, lambda _: layer.stepper()):
+        with pytest.raises(NonFiniteError, match="the sum of bias_ih_l0 and bias_hh_l0 must be finite, and overflows"):
+            call(np.ones((2, 1, 2), dtype))

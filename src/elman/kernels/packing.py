@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
@@ -129,6 +130,10 @@ def add_biases(theta, ih, hh, orders, H, Hp, first, bias):
                 bias[at] += theta[hh + orders[1, block - first] * H + u]
             check += 0 * bias[at]
     return 1 if check == 0 else 0
+
+
+if config.DISABLE_JIT:  # compiled code does not warn of a sum that overflows
+    add_biases = np.errstate(over="ignore", invalid="ignore")(add_biases)
 
 
 @kernel
