@@ -42,7 +42,7 @@ from benchmarks.microkernel import fastest, peak
 from benchmarks.report import markdown_table, processor, publish, significant
 
 PHASES: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "packing": (Layout, ("pack_input", "pack_state", "pack_bias", "pack_input_back", "pack_state_back")),
+    "packing": (Layout, ("panels", "pack_input_back", "pack_state_back")),
     "forward": (Direction, ("_run",)),
     "sweep": (Direction, ("sweep",)),
     "weight gradients": (bptt.WeightSums, ("__init__", "add")),

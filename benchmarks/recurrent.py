@@ -176,6 +176,41 @@ class Options:
     track_evaluation.unit = track_training.unit = "of that without"  # type: ignore[attr-defined]
 
 
+class SmallRagged:
+    """Time of a small call with lengths, which are others at every call, over that of the dense call.
+
+    The rows of a batch of this size are one tile, so fewer of them save little: what is left is the bookkeeping.
+    """
+
+    params: ClassVar = (CELLS, ("forward", "forward_backward"))
+    param_names = ("cell", "pass")
+    shape: ClassVar[Shape] = (100, 4, 10, 20)
+    calls, rounds = 20, 40
+
+    def setup(self, cell: str, name: str) -> None:
+        elman.set_num_threads(1)
+        self.case = make_case(self.shape, "float32", cell)
+        self.layer = getattr(elman, cell)(*self.shape[2:], dtype="float32")
+        self.layer.load_state_dict(self.case.weights)
+        rng = np.random.default_rng(0)
+        self.lengths = rng.integers(self.shape[0] // 2, self.shape[0], (self.calls, self.shape[1]))
+        self.run(name, None)
+        self.run(name, self.lengths[0])
+
+    def run(self, name: str, lengths: Any) -> None:
+        """One call."""
+        if name == "forward":
+            self.layer(self.case.x, lengths=lengths)
+        else:
+            self.layer.backward(self.layer.trace(self.case.x, lengths=lengths), self.case.d_output)
+
+    def track_ratio(self, cell: str, name: str) -> float:
+        dense = fastest(lambda: [self.run(name, None) for _ in self.lengths], self.rounds)
+        return fastest(lambda: [self.run(name, lengths) for lengths in self.lengths], self.rounds) / dense
+
+    track_ratio.unit = "of dense"  # type: ignore[attr-defined]
+
+
 class Memory:
     """The most memory in use during a call, beyond what was there before: all that elman allocates anew."""
 
@@ -222,6 +257,8 @@ class Call:
         self.time_forward(cell, hidden)
         self.time_forward_backward(cell, hidden)
         self.time_stepper(cell, hidden)
+        self.step = self.layer.stepper()
+        self.time_step(cell, hidden)
 
     def time_forward(self, cell: str, hidden: int) -> None:
         self.layer(self.x)
@@ -238,3 +275,7 @@ class Call:
     def time_stepper(self, cell: str, hidden: int) -> None:
         """A new stepper, which packs the weights."""
         self.layer.stepper()
+
+    def time_step(self, cell: str, hidden: int) -> None:
+        """A step of a stream."""
+        self.step(self.x[0])

@@ -98,6 +98,8 @@ def names():
     [
         ("speed", {"recurrent.Forward.time_layer", "recurrent.ForwardBackward.time_layer", "recurrent.Step.time_step"}),
         ("lengths", {"recurrent.Ragged.track_forward", "recurrent.Ragged.track_forward_backward"}),
+        ("lengths in small networks", {"recurrent.SmallRagged.track_ratio"}),
+        ("small steps", {"recurrent.Call.time_step"}),
         ("memory", {"recurrent.Memory.track_trace", "recurrent.Memory.track_forward_backward"}),
         ("long sequences", {"long_sequences.Checkpoint.track_memory", "long_sequences.CheckpointCost.track_ratio"}),
         ("small networks", {"recurrent.Call.time_forward", "recurrent.Call.time_forward_backward"}),
@@ -221,6 +223,19 @@ def test_cost_of_lengths_is_over_the_share_of_valid_steps(monkeypatch):
     shape = (7, 3, 2, 5)
     lengths = cases.make_case(shape, "float32", "GRU", ragged=True).lengths
     assert recurrent.Ragged().track_forward("GRU", shape) == pytest.approx(0.75 / (lengths.sum() / 21))
+
+
+@needs_jit
+@pytest.mark.parametrize("name", recurrent.SmallRagged.params[1])
+def test_cost_of_lengths_in_a_small_network_is_over_the_dense_call(name, monkeypatch):
+    benchmark, ran = recurrent.SmallRagged(), []
+    benchmark.setup("GRU", name)
+    assert 0.1 < benchmark.track_ratio("GRU", name) < 10
+    monkeypatch.setattr(recurrent, "fastest", lambda call, _: (call(), 2.0 + len(ran) // benchmark.calls)[1])
+    monkeypatch.setattr(benchmark, "run", lambda _, lengths: ran.append(lengths))
+    assert benchmark.track_ratio("GRU", name) == 4 / 3
+    assert ran[: benchmark.calls] == [None] * benchmark.calls
+    assert len({tuple(lengths) for lengths in ran[benchmark.calls :]}) == benchmark.calls
 
 
 @needs_jit

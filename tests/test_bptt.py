@@ -290,7 +290,7 @@ def test_a_window_gathers_scatters_and_compacts_its_own_rows(name):
             expected[(t - t0) * whole.B + b] = caller[step * whole.outer_B + sequence]
         valid = [(t - t0) * whole.B + b for t, b in places]
         source = Rows(caller.reshape(-1), n, len(caller))
-        if whole.outer is None:
+        if whole.base is None:
             got = window.part(source)
             assert np.array_equal(got.view(n), expected)
         else:
@@ -302,6 +302,11 @@ def test_a_window_gathers_scatters_and_compacts_its_own_rows(name):
             window.scatter(got, Rows(back.reshape(-1), n, len(back)), n)
             mine = [step * whole.outer_B + sequence for step, sequence in places.values()]
             assert np.array_equal(back[mine], caller[mine])
+            assert (np.delete(back, mine, axis=0) == 5).all()
+            window.scatter(
+                window.compact(got, n, "rows"), Rows(back.reshape(-1), n, len(back)), n, compact=True, add=True
+            )
+            assert np.array_equal(back[mine], 2 * caller[mine])
             assert (np.delete(back, mine, axis=0) == 5).all()
         assert np.array_equal(window.compact(got, n, "rows").view(n)[: window.n_valid], expected[sorted(valid)])
 

@@ -329,7 +329,7 @@ def _check_lengths(layer: Recurrent, rng: np.random.Generator) -> None:
 class _Poisoned(Fresh):
     """Memory full of NaN."""
 
-    def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
+    def take(self, name: str, size: int, dtype: np.dtype[Any], *, weights: bool = False) -> Array:
         """A new array."""
         array = super().take(name, size, dtype)
         array[:] = np.nan

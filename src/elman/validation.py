@@ -255,13 +255,15 @@ def checked_lengths(lengths: ArrayLike, T: int, B: int) -> NDArray[np.intp]:
         given = given[None]
     if given.shape != (B,):
         raise ShapeError(f"lengths must have shape (B,) = ({B},), one for each sequence, got {given.shape}")
-    bad = np.flatnonzero((given < 0) | (given > T))
-    if len(bad):
+    steps: NDArray[np.intp] = given.astype(np.intp)
+    # a negative number is a large one without a sign
+    if (steps.view(np.uintp) > T).any():
+        bad = np.flatnonzero((given < 0) | (given > T))
         raise ArgumentError(
             f"lengths must lie in 0 .. T = {T}, the number of steps in x, got {given[bad[0]]} at index {bad[0]} "
             f"({len(bad)} such lengths in all)"
         )
-    return given.astype(np.intp)
+    return steps
 
 
 def truths(mask: Any) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
@@ -66,37 +67,73 @@ _block: Any = _array_block if config.DISABLE_JIT else _vector_block
 
 
 @kernel
-def transpose(a, starts, heights, a_rs, width, to, places, t_rs, least):
+def transpose(a, to, blocks):
     """Blocks of a, transposed: ``to[i, j] = a[j, i]``.
 
     Parameters
     ----------
     a : flat array
-        Read: block b has ``heights[b]`` rows of ``width`` numbers from ``starts[b]``, ``a_rs`` apart.
+        Read: a block has ``height`` rows of ``width`` numbers from ``aoff``, ``a_rs`` apart.
     to : flat array
-        Written: block b has ``width`` rows from ``places[b]``, ``t_rs`` apart, of ``heights[b]`` numbers, followed by
-        zeros up to ``least``.
-    starts, heights, places : ndarray of intp
-        Equally long.
+        Written: a block has ``width`` rows from ``toff``, ``t_rs`` apart, of ``height`` numbers, followed by zeros up
+        to ``least``.
+    blocks : ndarray of intp, shape (number of blocks, 7)
+        Of each ``aoff, height, a_rs, width, toff, t_rs, least``.
     """
     n = BLOCK_BYTES // a.itemsize
-    for b in range(len(starts)):
-        aoff, toff, height = starts[b], places[b], heights[b]
+    for block in blocks:
+        aoff, height, a_rs, width, toff, t_rs, least = block
         whole = height // n * n
         for first in range(0, width, STRIP):
             last = first + STRIP if first + STRIP < width else width
-            blocks = first + (last - first) // n * n
+            squares = first + (last - first) // n * n
             for j in range(0, whole, n):
-                for i in range(first, blocks, n):
+                for i in range(first, squares, n):
                     _block(a, aoff + j * a_rs + i, a_rs, to, toff + i * t_rs + j, t_rs)
             for i in range(first, last):
                 # what is left of the strip: a corner in the last rows, or all columns of the rows that fill no block
-                for j in range(0 if i >= blocks else whole, least if least > height else height):
+                for j in range(0 if i >= squares else whole, least if least > height else height):
                     # two statements: as one expression it would pass through float64, which changes a signalling NaN
                     if j < height:
                         to[toff + i * t_rs + j] = a[aoff + j * a_rs + i]
                     else:
                         to[toff + i * t_rs + j] = 0
+
+
+@kernel
+def add_biases(theta, ih, hh, orders, H, Hp, first, bias):
+    """The bias of every block of Hp numbers, padded with zeros: of W_ih's gates, of W_hh's, or the sum of both.
+
+    Parameters
+    ----------
+    theta : flat array
+        Holds the biases, gate by gate, from ``ih`` and from ``hh``.
+    orders : ndarray of intp, shape (2, gates)
+        Which gate each block of W_ih is, from the first one, and each of W_hh, from block ``first``.
+    bias : flat array
+        Written.
+
+    Returns
+    -------
+    int
+        1 if all of it is finite.
+    """
+    bias[:] = 0
+    check = bias[0]  # stays 0 while every number is finite
+    gates = orders.shape[1]
+    for block in range(first + gates):
+        for u in range(H):
+            at = block * Hp + u
+            if block < gates:
+                bias[at] = theta[ih + orders[0, block] * H + u]
+            if block >= first:
+                bias[at] += theta[hh + orders[1, block - first] * H + u]
+            check += 0 * bias[at]
+    return 1 if check == 0 else 0
+
+
+if config.DISABLE_JIT:  # compiled code does not warn of a sum that overflows
+    add_biases = np.errstate(over="ignore", invalid="ignore")(add_biases)
 
 
 @kernel

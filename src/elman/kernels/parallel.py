@@ -111,9 +111,11 @@ def slabs(n: int, unit: int, flops: float, costs: Any = None) -> list[tuple[int,
     list of (int, int)
         Half-open ranges; empty if n is 0.
     """
+    if flops < SPLIT_FLOPS:  # one piece, as most often
+        return [(0, n)] if n else []
     units = -(-n // unit)
     total = None
-    if costs is not None and flops >= SPLIT_FLOPS and n:
+    if costs is not None and n:
         total = np.append(0, np.cumsum(costs))
         flops *= total[-1] / (n * max(1, np.max(costs)))  # as if all rows cost as much as the dearest
     count = min(_threads, units, int(2 * flops / SPLIT_FLOPS) if SPLIT_FLOPS else units)

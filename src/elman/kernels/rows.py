@@ -1,28 +1,147 @@
-"""Rows moved from one order to another: for sequences of several lengths and for those that are read backwards."""
+"""Rows moved from one order to another: for sequences of several lengths and for those that are read backwards.
+
+Rows of a kernel stand step by step, those that have a step first. Each order of them says where row p of step t is:
+
+- ``base[p] + t * step``: the caller's, in which a row's steps lie ``step`` apart, forwards or backwards;
+- ``p + t * step`` where ``base`` is empty: the kernel's own, with room for all rows at every step;
+- one after the other where ``step`` is 0 as well: without the rows that do not have the step.
+"""
 
 from __future__ import annotations
 
-from .compile import kernel
+from .compile import inline, kernel
 from .elementwise import add_row, copy_row
 
 
+@inline
+def _place(base, step, t, p, count):
+    """The row of an order."""
+    if len(base) > 0:
+        return base[p] + t * step
+    return p + t * step if step != 0 else count
+
+
 @kernel
-def move(to, to_rs, to_rows, a, a_rs, a_rows, n):
-    """``to[to_rows[i]] = a[a_rows[i]]``, n numbers of each row.
+def move(to, to_rs, to_base, to_step, a, a_rs, a_base, a_step, active, n):
+    """``to[row] = a[row]``, n numbers of each row that there is.
 
     Parameters
     ----------
     to, a : flat array
         Written and read: rows ``to_rs`` and ``a_rs`` apart.
-    to_rows, a_rows : ndarray of intp
-        Row numbers, equally many.
+    to_base, to_step, a_base, a_step
+        The order of each.
+    active : ndarray of int64
+        How many rows have step t.
     """
-    for i in range(len(to_rows)):
-        copy_row(to, to_rows[i] * to_rs, a, a_rows[i] * a_rs, n)
+    count = 0
+    for t in range(len(active)):
+        for p in range(active[t]):
+            at, source = _place(to_base, to_step, t, p, count), _place(a_base, a_step, t, p, count)
+            copy_row(to, at * to_rs, a, source * a_rs, n)
+            count += 1
 
 
 @kernel
-def add(to, to_rs, to_rows, a, a_rs, n):
-    """``to[to_rows[i]] += a[i]``, n numbers of each row; arrays as for :func:`move`."""
-    for i in range(len(to_rows)):
-        add_row(to, to_rows[i] * to_rs, a, i * a_rs, n)
+def add(to, to_rs, to_base, to_step, a, a_rs, a_base, a_step, active, n):
+    """``to[row] += a[row]``, as :func:`move`."""
+    count = 0
+    for t in range(len(active)):
+        for p in range(active[t]):
+            at, source = _place(to_base, to_step, t, p, count), _place(a_base, a_step, t, p, count)
+            add_row(to, at * to_rs, a, source * a_rs, n)
+            count += 1
+
+
+@kernel
+def pick(to, a, rs, slots, B, stretch, lengths, chosen):
+    """``to[i]``: what is in row p = ``chosen[i]`` after its last step, of ``slots`` times B rows of a taken in turn.
+
+    Parameters
+    ----------
+    to, a : flat array
+        Written and read: rows ``rs`` apart.
+    stretch : int
+        Slots that a step takes.
+    lengths : ndarray of intp
+        Steps of each row.
+    chosen : ndarray of intp
+        Which rows.
+    """
+    for i in range(len(chosen)):
+        p = chosen[i]
+        copy_row(to, i * rs, a, (stretch * lengths[p] % slots * B + p) * rs, rs)
+
+
+@kernel
+def clear(to, n, stops):
+    """Set to 0 the rows of n numbers ``t * len(stops) + b`` with ``t >= stops[b]``, of all that there are."""
+    B = len(stops)
+    for t in range(len(to) // (n * B) if n * B > 0 else 0):
+        for b in range(B):
+            if t >= stops[b]:
+                for i in range((t * B + b) * n, (t * B + b + 1) * n):
+                    to[i] = 0
+
+
+@kernel
+def lay_out(stops, reset, reverse, active, rows, ends, carried):
+    """Rows of sequences that stop, and start anew, at given steps: in descending order of their lengths.
+
+    Parameters
+    ----------
+    stops : ndarray of intp, shape (B,)
+        Steps of each sequence, T at most.
+    reset : flat array of bool
+        Whether sequence b starts anew before step t, at ``t * B + b``; empty for never.
+    reverse : bool
+        Whether a row reads from its last step to its first.
+    active : ndarray of int64, shape (T + 1,)
+        Receives how many rows have step t, at ``t + 1``.
+    rows : ndarray of intp, shape (3, most)
+        Receives the length of each row, its sequence, and its base. There are at most B and one for each reset; those
+        of one length stand in the order of their sequences, and of their starts.
+    ends : ndarray of intp, shape (2, B)
+        Receives the row that begins each sequence and the row that ends it, in the order in which it is read.
+    carried : ndarray of bool, shape (most,)
+        Receives whether the row goes on from the state that the caller hands over.
+
+    Returns
+    -------
+    n, n_valid : int
+        How many rows there are, and their steps together.
+    """
+    B, restarts, n, n_valid = len(stops), len(reset) > 0, 0, 0
+    active[:] = 0
+    for placing in range(2):
+        for b in range(B):
+            start, stop = 0, stops[b]
+            # even a sequence of no step has a row, whose final state is its initial one
+            for t in range(1 if restarts and stop > 0 else stop, stop + 1):
+                first, last = start == 0, t == stop
+                if not last and not reset[t * B + b]:
+                    continue
+                length = t - start
+                if placing:
+                    row = active[length]
+                    rows[0, row], rows[1, row] = length, b
+                    rows[2, row] = ((t - 1) if reverse else start) * B + b
+                    begins, ends_here = (last, first) if reverse else (first, last)
+                    if begins:
+                        ends[0, b] = row
+                    if ends_here:
+                        ends[1, b] = row
+                    carried[row] = last if reverse else first and not (restarts and length > 0 and reset[b])
+                else:
+                    n += 1
+                    n_valid += length
+                active[length] += 1
+                start = t
+        # counts by length become the place of the first row of that length, behind all that are longer; once the rows
+        # are placed, that is behind all of at least that length, which have the step before
+        if not placing:
+            longer = 0
+            for length in range(len(active) - 1, -1, -1):
+                here, active[length] = active[length], longer
+                longer += here
+    return n, n_valid

@@ -7,6 +7,7 @@ threads. Here numbers go to a fixed number of partial sums, as in the backward p
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,24 @@ _squares = elementwise(lambda m, x: (x,), 1, (None,), "squares")
 def square_rows(a, row_stride, rows, vectors, squares):
     """The sum of squares of each of ``rows`` rows of a flat array, in float64."""
     return _squares(a, 0, row_stride, rows, vectors, squares, 0)
+
+
+@kernel
+def roots(sums, out, step, least):
+    """The square root of each sum; returns 1 if one of every ``step``-th is below ``least``, infinite, or NaN.
+
+    Parameters
+    ----------
+    sums, out : flat array of float64
+        Read and written.
+    """
+    odd = 0
+    for i in range(len(sums)):
+        out[i] = math.sqrt(sums[i])
+    for i in range(0, len(sums), step):
+        if not least <= sums[i] < math.inf:
+            odd = 1
+    return odd
 
 
 def row_squares(a: Any) -> Any:

@@ -36,22 +36,28 @@ class Rows(NamedTuple):
         return np.ndarray((self.n, size), self.flat.dtype, self.flat, 0, (self.stride * step, step))
 
 
-class Blocks(NamedTuple):
+class Blocks:
     """Blocks of rows to transpose, as :func:`elman.kernels.packing.transpose` takes them; made once for a layer."""
 
-    starts: NDArray[np.intp]
-    heights: NDArray[np.intp]
-    stride: int
-    width: int
-    places: NDArray[np.intp]
-    to_stride: int
-    least: int
+    def __init__(self, table: NDArray[np.intp]) -> None:
+        self.table = table
+
+    @classmethod
+    def of(cls, starts: Any, heights: Any, stride: int, width: int, places: Any, to_stride: int, least: int) -> Blocks:
+        """From the start, the height and the new place of each."""
+        columns = np.broadcast_arrays(starts, heights, stride, width, places, to_stride, least)
+        return cls(np.stack(columns, axis=1).astype(np.intp))
+
+    def moved(self, source: int, to: int) -> Blocks:
+        """The same blocks so much further on."""
+        return Blocks(self.table + np.array([source, 0, 0, 0, to, 0, 0], np.intp))
+
+    def __add__(self, other: Blocks) -> Blocks:
+        return Blocks(np.concatenate([self.table, other.table]))
 
     def transpose(self, source: Array, to: Array) -> None:
         """Write the blocks of a flat array to another."""
-        packing.transpose(
-            source, self.starts, self.heights, self.stride, self.width, to, self.places, self.to_stride, self.least
-        )  # fmt: skip
+        packing.transpose(source, to, self.table)
 
 
 def panels_of(order: NDArray[np.intp], H: int, J: int, itemsize: int) -> Blocks:
@@ -63,7 +69,7 @@ def panels_of(order: NDArray[np.intp], H: int, J: int, itemsize: int) -> Blocks:
     units = np.arange(0, H, lanes)
     starts = ((order[:, None] * H + units) * J).reshape(-1)
     heights = np.tile(np.minimum(lanes, H - units), len(order))
-    return Blocks(starts, heights, J, J, np.arange(len(starts)) * J * lanes, lanes, lanes)
+    return Blocks.of(starts, heights, J, J, np.arange(len(starts)) * J * lanes, lanes, lanes)
 
 
 def columns_of(order: NDArray[np.intp], H: int, Hp: int, first: int, stride: int, rows: int) -> Blocks:
@@ -71,8 +77,7 @@ def columns_of(order: NDArray[np.intp], H: int, Hp: int, first: int, stride: int
 
     The rows are ``stride`` apart from ``first``.
     """
-    n = len(order)
-    return Blocks(first + np.arange(n) * Hp, np.full(n, rows), stride, H, order * (H * rows), rows, 0)
+    return Blocks.of(first + np.arange(len(order)) * Hp, rows, stride, H, order * (H * rows), rows, 0)
 
 
 class Packed(NamedTuple):
@@ -107,7 +112,7 @@ class Affine:
         bias[:] = 0
         if b is not None:
             bias[: self.Q] = b
-        P = buffers.take("affine", self.Qp * self.K, self.dtype)
+        P = buffers.take("affine", self.Qp * self.K, self.dtype, weights=True)
         self.panels.transpose(W.reshape(-1), P)
         return Packed(P, bias)
 
@@ -148,7 +153,7 @@ class Affine:
         """``delta @ W`` as padded rows called ``name``."""
         size = self.dtype.itemsize
         Kp, stride = tile.padded(self.K, size), tile.row_stride(self.K, size)
-        P = scratch().take("affine", Kp * self.Q, self.dtype)
+        P = scratch().take("affine", Kp * self.Q, self.dtype, weights=True)
         packing.pack_back(W.reshape(-1), ALONE, self.Q, self.K, P)
         zeros = scratch().take("affine_bias", Kp, self.dtype)
         zeros[:] = 0

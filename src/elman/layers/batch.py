@@ -9,7 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, ShapeError
 from ..lists import is_list
-from ..validation import checked_lengths, finite, floating, matching, plain, sequence_list, sequences, truths
+from ..validation import (
+    all_finite,
+    checked_lengths,
+    finite,
+    floating,
+    matching,
+    plain,
+    sequence_list,
+    sequences,
+    truths,
+)
 from .affine import Rows
 from .schedule import Schedule, segmented
 
@@ -67,7 +77,8 @@ class Batch:
         self.x = floating(given, "x", dtype)
         self.T, self.B = self.x.shape[:2]
         self.lengths = None if lengths is None else checked_lengths(lengths, self.T, self.B)
-        finite(self.x, "x", None if self.lengths is None else self.valid, self.inside)
+        if not all_finite(self.x):
+            finite(self.x, "x", None if self.lengths is None else self.valid, self.inside)
         self.reset = None if reset is None else self._checked_reset(reset)
         self.rows = Rows(self.x.reshape(-1), input_size, self.T * self.B)
         self._schedules: dict[bool, Schedule] = {}
@@ -135,15 +146,18 @@ class Batch:
             for b, n in enumerate(lengths):
                 out[:n, b] = matching(y[b], f"{name}[{b}]", (n, width), f"that of trace.output[{b}]", dtype)
             return out
-        shape = (self.T, self.B) if not self.batch_first else (self.B, self.T)
-        wanted = ((self.T,) if self.single else shape) + (width,)
+        if self.single:
+            wanted: tuple[int, ...] = (self.T, width)
+        else:
+            wanted = (self.B, self.T, width) if self.batch_first else (self.T, self.B, width)
         if is_list(y) and not self.single:
             raise ShapeError(f"{name} must be one array of shape {wanted}, as trace.output is, got a list of arrays")
         given = plain(y, name)
         if given.shape != wanted:
             raise ShapeError(f"{name} must have shape that of trace.output = {wanted}, got {given.shape}")
         out = floating(self.inside_out(given), name, dtype)
-        finite(out, name, None if self.lengths is None else self.valid, self.inside)
+        if not all_finite(out):
+            finite(out, name, None if self.lengths is None else self.valid, self.inside)
         return out
 
     def inside(self, index: tuple[int, ...]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import parallel, tile
-from ..kernels import rows as kernels
+from ..kernels.squares import roots
 from ..kernels.vector import lanes_of
 from ..linearization.norms import SMALLEST_SUM, row_norms, safe_norm
 from .affine import Rows
@@ -86,7 +86,8 @@ class Descent:
         self.rows[:] = 0
         if d_state is not None:
             d.state_view(self.rows, B)[record.schedule.final] = d_state
-        self.squares = np.ones(record.schedule.T * B * d.n_states)
+        schedule = record.schedule
+        self.squares = (np.empty if schedule.full else np.ones)(schedule.T * B * d.n_states)
         self.norms: Array | None = None
         self.sums: WeightSums | None = None
         self.below = record.schedule.T
@@ -153,7 +154,7 @@ class Descent:
             return False
         if dY.size:
             entering = Rows(dY, y_rs, schedule.T * schedule.B).view(d.R)
-            if (entering if schedule.inner is None else entering[schedule.inner]).any():
+            if (entering if schedule.full else entering[self._valid(window).reshape(-1)]).any():
                 return False
         return self.sums is None or not (self.sums.sums.rows.view(bits) == 1 << 8 * d.dtype.itemsize - 1).any()
 
@@ -162,7 +163,7 @@ class Descent:
         dY, y_rs = self._output_gradient(window)
         squares = self._squares(window)
         if self.over(window, dY, y_rs):
-            valid = np.arange(schedule.B) < schedule.active[: schedule.T, None]
+            valid = self._valid(window)
             squares.reshape(*valid.shape, d.n_states)[valid] = 0.0
             return None
         delta = scratch().take("delta", schedule.T * schedule.B * d.d_rs, d.dtype)
@@ -176,6 +177,13 @@ class Descent:
         d.sweep(window, dY, y_rs, P_back, delta, self.rows, squares, 1, True, 0, schedule.T)
         return schedule.compact(Rows(delta, d.d_rs, schedule.T * schedule.B), d.d_rs, "delta")
 
+    @staticmethod
+    def _valid(window: Record) -> Array:
+        """Which rows have which of its steps, (T, B)."""
+        schedule = window.schedule
+        valid: Array = np.arange(schedule.B) < schedule.active[: schedule.T, None]
+        return valid
+
     def _squares(self, window: Record) -> Array:
         schedule, n = window.schedule, window.schedule.B * self.d.n_states
         return self.squares[schedule.first * n : (schedule.first + schedule.T) * n]
@@ -185,7 +193,7 @@ class Descent:
         d, schedule = self.d, window.schedule
         if self.d_output is None:
             return d.nothing, 0
-        if schedule.outer is None:
+        if schedule.base is None:
             part = schedule.part(self.d_output)
             return part.flat, part.stride
         n = schedule.T * schedule.B
@@ -268,10 +276,13 @@ def backward(
     for i, (name, size) in enumerate(zip(d.initial, d.state_sizes, strict=True)):
         if name in out:
             out[name][...] = restarted[:, i, :size].sum(axis=0, dtype=np.float64)
-    squares = descent.squares.reshape(T, B, d.n_states)
-    if squares.size and d.dtype == np.float64 and left_range(squares[..., 0], descent, d_state):
+    norms = np.empty((T, B, d.n_states))
+    odd = roots(descent.squares, norms.reshape(-1), d.n_states, SMALLEST_SUM)
+    squares = descent.squares.reshape(norms.shape)
+    # the squares of float32 numbers all fit
+    if odd and d.dtype == np.float64 and left_range(squares[..., 0], descent, d_state):
         return d_initial, scaled_norms(squares, descent, d_state)
-    return d_initial, np.sqrt(squares)
+    return d_initial, norms
 
 
 def weight_norms(
@@ -294,11 +305,8 @@ def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows | None, ou
         made = Rows(np.zeros(schedule.n_valid * D, d.dtype), D, schedule.n_valid)
     else:
         made = d.input_rows(P, delta.flat, delta.n)
-    if schedule.outer is None:
+    if schedule.base is None:
         to = out[schedule.first * schedule.B :][: made.n]
         to[...] = made.view(D) + to if add else made.view(D)
-    elif add:
-        kernels.add(out.reshape(-1), D, schedule.outer, made.flat, made.stride, D)
     else:
-        every = np.arange(schedule.n_valid)
-        kernels.move(out.reshape(-1), D, schedule.outer, made.flat, made.stride, every, D)
+        schedule.scatter(made, Rows(out.reshape(-1), D, len(out)), D, compact=True, add=add)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from typing import Any
 
@@ -13,12 +14,19 @@ Array = NDArray[Any]
 
 CACHE_LINE = 64
 
+KEPT_BYTES = 1 << 22
+"""The largest array of scratch memory that grows with a call and is kept: windows of steps take no more."""
+
 
 def aligned(size: int, dtype: np.dtype[Any]) -> Array:
     """Flat array that starts on a cache line: a vector that straddles two costs two loads, up to half of the speed."""
-    memory = np.empty(size * dtype.itemsize + CACHE_LINE, np.uint8)
-    start = -memory.__array_interface__["data"][0] % CACHE_LINE
-    return memory[start : start + size * dtype.itemsize].view(dtype)
+    if not size:
+        return np.empty(0, dtype)
+    memory = np.empty(size + CACHE_LINE // dtype.itemsize, dtype)
+    # the quickest way to an address; numbers lie at multiples of their size
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))  # type: ignore[arg-type]
+    start = -address % CACHE_LINE // dtype.itemsize
+    return memory[start : start + size]
 
 
 class Buffers:
@@ -27,7 +35,7 @@ class Buffers:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Array] = {}
 
-    def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
+    def take(self, name: str, size: int, dtype: np.dtype[Any], *, weights: bool = False) -> Array:
         """The first ``size`` numbers of the array called ``name``; what they hold is left over from its last use."""
         key = name, dtype.char
         kept = self._kept.get(key)
@@ -39,19 +47,29 @@ class Buffers:
 class Fresh(Buffers):
     """New memory each time: for results that the caller keeps."""
 
-    def take(self, name: str, size: int, dtype: np.dtype[Any]) -> Array:
+    def take(self, name: str, size: int, dtype: np.dtype[Any], *, weights: bool = False) -> Array:
         """A new array."""
         return aligned(size, dtype)
 
 
+class Scratch(Buffers):
+    """Memory of one thread: what is as large as weights is kept, and of what grows with a call, little."""
+
+    def take(self, name: str, size: int, dtype: np.dtype[Any], *, weights: bool = False) -> Array:
+        """As :meth:`Buffers.take`; ``weights`` says that the size is that of weights."""
+        if not weights and size * dtype.itemsize > KEPT_BYTES:
+            return aligned(size, dtype)
+        return super().take(name, size, dtype)
+
+
 class _Scratch(threading.local):
     def __init__(self) -> None:
-        self.buffers = Buffers()
+        self.buffers = Scratch()
 
 
 _scratch = _Scratch()
 
 
-def scratch() -> Buffers:
+def scratch() -> Scratch:
     """Buffers of this thread, for what no one needs after the present call: packed weights and the like."""
     return _scratch.buffers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from ..kernels import parallel, tile
 from ..kernels.vector import lanes_of
 from .affine import ROWS, Rows
 from .buffers import Buffers, scratch
+from .layout import Panels
 from .schedule import Schedule
 from .views import Record, Views
 
@@ -24,14 +25,6 @@ PROJECTED_ROWS = 64
 """Rows projected together: enough to hide the reading of the weights, few enough to stay in the cache."""
 
 
-class Panels(NamedTuple):
-    """Packed weights of a forward pass."""
-
-    P_ih: Array
-    P_hh: Array
-    bias: Array
-
-
 class Direction(Views):
     """The kernels of a cell bound to sizes; parameters: those of :class:`elman.layers.views.Views`."""
 
@@ -41,6 +34,9 @@ class Direction(Views):
         if state is None and self.initial[0] not in params:
             return
         view = self.state_view(rows, schedule.B)
+        if schedule.plain and state is not None:
+            view[...] = state
+            return
         for i, name in enumerate(self.initial):
             if name in params:
                 view[:, i, : self.state_sizes[i]] = params[name]
@@ -54,12 +50,6 @@ class Direction(Views):
         ordered = Rows(flat, self.D, n)
         schedule.gather(x, ordered, self.D)
         return ordered
-
-    def panels(self, params: Mapping[str, Array], buffers: Buffers) -> Panels:
-        """The weights of a forward pass as the kernels read them."""
-        return Panels(
-            self.pack_input(params, buffers), self.pack_state(params, buffers), self.pack_bias(params, buffers)
-        )
 
     def forward(
         self, params: Mapping[str, Array], panels: Panels, schedule: Schedule, x: Rows, state: Array | None, keep: bool,
@@ -96,11 +86,15 @@ class Direction(Views):
         states = buffers.take(self.states_name, slots * B * self.s_rs, self.dtype)
         gates = buffers.take(self.gates_name, steps * B * self.g_rs, self.dtype)
         self.start(params, schedule, state, states[: B * self.s_rs])
-        rows = x if schedule.outer is None else self._input(schedule, x, buffers)
+        rows = x if schedule.base is None else self._input(schedule, x, buffers)
         record = Record(schedule, rows, states, gates, slots, state is not None, kept, checkpoint)
         if checkpoint and B:
             for t0 in range(0, T, checkpoint):
                 self._carry(params, record, t0, panels, out)
+        elif T * B and out is not None and schedule.base is not None and self.stretch == 1 and slots > 2:
+            # the states that are kept are the outputs, and have to be moved in any case
+            self._run(params, record, panels, None)
+            schedule.scatter(Rows(states[B * self.s_rs :], self.s_rs, T * B), out, self.R)
         elif T * B:
             self._run(params, record, panels, out)
         return record
@@ -132,7 +126,7 @@ class Direction(Views):
         """The forward kernel over all slabs."""
         schedule = record.schedule
         rows, o_rs = (self.nothing, 0) if out is None else schedule.part(out)[:2]
-        if out is not None and schedule.outer is not None:
+        if out is not None and schedule.base is not None:
             rows, o_rs = scratch().take("out", schedule.T * schedule.B * self.R, self.dtype), self.R
         steps = self._projected_steps(schedule)
         if steps:
@@ -142,7 +136,7 @@ class Direction(Views):
                 self._run_window(params, record, panels, init, len(panels.bias), 0, rows, o_rs, t0, t1)
         else:
             self._run_window(params, record, panels, panels.bias, 0, self.D, rows, o_rs, 0, schedule.T)
-        if out is not None and schedule.outer is not None:
+        if out is not None and schedule.base is not None:
             schedule.scatter(Rows(rows, self.R, schedule.T * schedule.B), out, self.R)
 
     def _run_window(
@@ -159,11 +153,11 @@ class Direction(Views):
             )  # fmt: skip
             return status
 
-        ranges = self._slabs(schedule, ROWS, self._flops((t1 - t0) * schedule.B, D + self.R))
+        ranges = self._slabs(schedule, ROWS, self.flops((t1 - t0) * schedule.B, D + self.R))
         stopped = parallel.run(work, ranges)
         if max(stopped) >= 0:
             failed = [(t, *r) for t, r in zip(stopped, ranges, strict=True) if t >= 0]
-            raise self._failure(params, record, *min(failed))
+            raise self.failure(params, record, *min(failed))
 
     def _projected_steps(self, schedule: Schedule) -> int:
         """How many steps' inputs to project together; 0 where each step does so by itself.
@@ -176,6 +170,11 @@ class Direction(Views):
             return 0
         return min(PROJECTED_ROWS // B, T)
 
+    @property
+    def in_one_piece(self) -> bool:
+        """Whether a kernel can go over all steps at once, however few rows there are."""
+        return self.stretch == 1 and self.n_gates * self.Hp * self.D * self.dtype.itemsize < PROJECT_BYTES
+
     def _projected(self, x: Rows, first: int, last: int, panels: Panels) -> Array:
         """Where the sums of the rows of x start that have what x adds: ``bias + x W_ih^T``."""
         blocks, V = len(panels.bias), self.n_gates * self.Hp // lanes_of(self.dtype.itemsize)
@@ -185,18 +184,19 @@ class Direction(Views):
         rows = x.flat[first * x.stride :]
         parallel.run(
             lambda n0, n1: tile.affine(rows, x.stride, panels.P_ih, self.D, V, panels.bias, out, blocks, n0, n1),
-            parallel.slabs(last - first, ROWS, self._flops(last - first, self.D)),
+            parallel.slabs(last - first, ROWS, self.flops(last - first, self.D)),
         )
         return out
 
-    def _flops(self, rows: int, k: int) -> float:
+    def flops(self, rows: int, k: int) -> float:
+        """Floating-point operations of the products of rows of k numbers with weights of all gates."""
         return 2.0 * rows * k * self.H * self.n_gates
 
     def _slabs(self, schedule: Schedule, unit: int, flops: float) -> list[tuple[int, int]]:
         """Rows for each thread, of about as many steps together."""
         return parallel.slabs(schedule.B, unit, flops, None if schedule.full else schedule.lengths)
 
-    def _failure(self, params: Mapping[str, Array], record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
+    def failure(self, params: Mapping[str, Array], record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
         """What to raise when a kernel stopped at step t of the rows b0 .. b1, with the caller's step and sample."""
         schedule = record.schedule
         n = min(b1, int(schedule.active[t])) - b0
@@ -246,7 +246,7 @@ class Direction(Views):
                 t0, t1, b0, b1,
             )  # fmt: skip
 
-        flops = self._flops((t1 - t0) * schedule.B * K, self.R)
+        flops = self.flops((t1 - t0) * schedule.B * K, self.R)
         parallel.run(work, self._slabs(schedule, max(1, ROWS // K), flops))
 
     def tangent(
@@ -264,7 +264,7 @@ class Direction(Views):
                 V, self.s_rs, squares, self.H, self.R, B, K, t0, t1, b0, b1,
             )  # fmt: skip
 
-        flops = self._flops((t1 - t0) * B * K, self.R)
+        flops = self.flops((t1 - t0) * B * K, self.R)
         parallel.run(work, parallel.slabs(B, max(1, ROWS // K), flops))
 
     def jacobian(self, record: Record, weights: Array, t: int, b: int) -> Array:
@@ -286,7 +286,7 @@ class Direction(Views):
             zeros[:] = 0
             parallel.run(
                 lambda n0, n1: tile.affine(delta, self.d_rs, P, self.reach, vectors, zeros, dX, Dp, n0, n1),
-                parallel.slabs(n, ROWS, self._flops(n, self.D)),
+                parallel.slabs(n, ROWS, self.flops(n, self.D)),
             )
         return Rows(dX, Dp, n)
 

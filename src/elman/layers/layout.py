@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,18 @@ from ..cells import Cell
 from ..errors import NonFiniteError
 from ..kernels import packing, tile
 from ..kernels.vector import lanes_of
-from ..validation import all_finite
 from .affine import ALONE, Blocks, columns_of, panels_of
-from .buffers import Buffers
+from .buffers import CACHE_LINE, Buffers
 
 Array = NDArray[Any]
+
+
+class Panels(NamedTuple):
+    """Packed weights of a forward pass."""
+
+    P_ih: Array
+    P_hh: Array
+    bias: Array
 
 
 class Layout:
@@ -61,7 +68,14 @@ class Layout:
         self.x_gates, self.h_gates = (
             [cell.gates.index(gate) for gate in blocks] for blocks in (cell.x_blocks, cell.h_blocks)
         )
-        self.x_order, self.h_order = np.array(self.x_gates, np.intp), np.array(self.h_gates, np.intp)
+        self.orders = np.array([self.x_gates, self.h_gates], np.intp)
+        self.x_order, self.h_order = self.orders
+        # where matrix and biases begin in the vector of parameters, and in the memory of the panels
+        G, line = self.n_gates * H, CACHE_LINE // size
+        self.start_hh, self.start_bias = G * D, G * (D + R)
+        self.hh_at = -(-self.n_gates * self.Hp * D // line) * line
+        n_hh = self.n_gates * self.Hp * R + cell.projects * tile.padded(R, size) * H
+        self.bias_at = self.hh_at + -(-n_hh // line) * line
 
     def shapes(self, bias: bool, learn_initial_state: bool) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters."""
@@ -98,46 +112,79 @@ class Layout:
         return panels_of(ALONE, self.R, self.H, self.dtype.itemsize)
 
     @cached_property
-    def _columns(self) -> tuple[tuple[str, Blocks], ...]:
-        """For each parameter, where its gradient stands in rows [1, x, h] of blocks."""
-        h, after_x = self.h_first * self.Hp, (1 + self.D) * self.d_rs
-        places = (
-            (self.weight_ih, self.x_order, self.d_rs, self.D), (self.weight_hh, self.h_order, after_x + h, self.R),
-            (self.bias_ih, self.x_order, 0, 1), (self.bias_hh, self.h_order, h, 1),
-        )  # fmt: skip
-        return tuple(
-            (name, columns_of(order, self.H, self.Hp, first, self.d_rs, rows)) for name, order, first, rows in places
-        )
+    def _plans(self) -> dict[bool, tuple[Blocks, Blocks]]:
+        return {}
+
+    def _plan(self, biased: bool) -> tuple[Blocks, Blocks]:
+        """From the vector of parameters to panels; from rows [1, x, h] of blocks, then rows m, to such a vector."""
+        if biased not in self._plans:
+            G, D, R, H, Hp = self.n_gates * self.H, self.D, self.R, self.H, self.Hp
+            hh, hr = self.start_hh, self.start_bias + 2 * G * biased
+            panels = self._x_panels + self._h_panels.moved(hh, self.hh_at)
+            h, rows = self.h_first * Hp, self.d_rs
+            columns = columns_of(self.x_order, H, Hp, rows, rows, D)
+            columns += columns_of(self.h_order, H, Hp, (1 + D) * rows + h, rows, R).moved(0, hh)
+            if biased:
+                columns += columns_of(self.x_order, H, Hp, 0, rows, 1).moved(0, self.start_bias)
+                columns += columns_of(self.h_order, H, Hp, h, rows, 1).moved(0, self.start_bias + G)
+            if self.cell.projects:
+                panels += self._r_panels.moved(hr, self.hh_at + self.n_gates * Hp * R)
+                columns += columns_of(ALONE, R, 0, (1 + D + R) * rows + self.cell.blocks * Hp, rows, H).moved(0, hr)
+            self._plans[biased] = panels, columns
+        return self._plans[biased]
+
+    def vector(self, params: Mapping[str, Array]) -> Array:
+        """The parameters as they lie one after the other in a layer's vector, in the order of :meth:`shapes`.
+
+        A view of that vector, which may go on behind them, if they are of one; else a copy.
+        """
+        theta: Array | None = getattr(params, "theta", None)
+        if theta is None:
+            own = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, self.weight_hr)
+            return np.concatenate([params[name].reshape(-1) for name in own if name in params])
+        return theta[params.slices[self.weight_ih][0].start :]  # type: ignore[attr-defined]
 
     def unpack_gradients(self, sums: Array, out: Mapping[str, Array]) -> None:
         """Bring rows [1, x, h] of padded blocks, flat, to the parameters' own shapes and order of gates."""
-        for name, columns in self._columns:
-            if name in out:
-                columns.transpose(sums, out[name].reshape(-1))
-        if self.cell.projects:
-            first, blocks = 1 + self.D + self.R, self.cell.blocks * self.Hp
-            of_m = sums.reshape(-1, self.d_rs)[first:, blocks : blocks + self.R]
-            out[self.weight_hr][...] = of_m.T
+        self._plan(self.bias_ih in out)[1].transpose(sums, self.vector(out))
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if not k.startswith("_") and k not in ("zero", "nothing")}
 
-    def pack_input(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
-        """Panels of W_ih for ``x @ W_ih^T``."""
-        P = buffers.take("P_ih", self.n_gates * self.Hp * self.D, self.dtype)
-        self._x_panels.transpose(params[self.weight_ih].reshape(-1), P)
-        return P
+    def panels(self, params: Mapping[str, Array], buffers: Buffers) -> Panels:
+        """The weights of a forward pass as the kernels read them.
+
+        Raises
+        ------
+        NonFiniteError
+            If the sum of the two biases overflows: tanh would make a number of it.
+        """
+        biased, blocks = self.bias_ih in params, self.cell.blocks * self.Hp
+        theta, P = self.vector(params), buffers.take("panels", self.bias_at + blocks, self.dtype, weights=True)
+        self._plan(biased)[0].transpose(theta, P)
+        bias, ih = P[self.bias_at :], self.start_bias
+        if not biased:
+            bias[:] = 0
+        elif not packing.add_biases(
+            theta, ih, ih + self.n_gates * self.H, self.orders, self.H, self.Hp, self.h_first, bias
+        ):
+            raise NonFiniteError(
+                f"the sum of {self.bias_ih} and {self.bias_hh} must be finite, and overflows {self.dtype}: "
+                "give smaller biases",
+                what="parameter",
+            )
+        return Panels(P[: self.hh_at], P[self.hh_at : self.bias_at], bias)
 
     def pack_input_back(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """Panels of W_ih for ``delta @ W_ih``."""
-        P = buffers.take("P_ih_back", tile.padded(self.D, self.dtype.itemsize) * self.reach, self.dtype)
+        P = buffers.take("P_ih_back", tile.padded(self.D, self.dtype.itemsize) * self.reach, self.dtype, weights=True)
         packing.pack_back(params[self.weight_ih].reshape(-1), self.x_order, self.H, self.D, P)
         return P
 
     def pack_state(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """Panels of W_hh for ``h @ W_hh^T``, then those of W_hr."""
         n, Rp = self.n_gates * self.Hp * self.R, tile.padded(self.R, self.dtype.itemsize)
-        P = buffers.take("P_hh", n + self.cell.projects * Rp * self.H, self.dtype)
+        P = buffers.take("P_hh", n + self.cell.projects * Rp * self.H, self.dtype, weights=True)
         self._h_panels.transpose(params[self.weight_hh].reshape(-1), P)
         if self.cell.projects:
             self._r_panels.transpose(params[self.weight_hr].reshape(-1), P[n:])
@@ -146,39 +193,11 @@ class Layout:
     def pack_state_back(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
         """Panels of W_hh for ``delta @ W_hh``, then those of W_hr."""
         n = tile.padded(self.R, self.dtype.itemsize) * self.reach
-        P = buffers.take("P_back", n + self.cell.projects * self.Hp * self.R, self.dtype)
+        P = buffers.take("P_back", n + self.cell.projects * self.Hp * self.R, self.dtype, weights=True)
         packing.pack_back(params[self.weight_hh].reshape(-1), self.h_order, self.H, self.R, P[:n])
         if self.cell.projects:
             packing.pack_back(params[self.weight_hr].reshape(-1), ALONE, self.R, self.H, P[n:])
         return P
-
-    def pack_bias(self, params: Mapping[str, Array], buffers: Buffers) -> Array:
-        """The bias of every block, padded; zeros without bias.
-
-        Raises
-        ------
-        NonFiniteError
-            If the sum of the two biases overflows: tanh would make a number of it.
-        """
-        bias = buffers.take("bias", self.cell.blocks * self.Hp, self.dtype)
-        bias[:] = 0
-        b_ih, b_hh = params.get(self.bias_ih), params.get(self.bias_hh)
-        if b_ih is None or b_hh is None:
-            return bias
-        H, Hp = self.H, self.Hp
-        # gate by gate: indexing with the orders costs more than a small pass
-        for block, gate in enumerate(self.x_gates):
-            bias[block * Hp : block * Hp + H] = b_ih[gate * H : gate * H + H]
-        with np.errstate(over="ignore"):
-            for block, gate in enumerate(self.h_gates, self.h_first):
-                bias[block * Hp : block * Hp + H] += b_hh[gate * H : gate * H + H]
-        if not all_finite(bias):
-            raise NonFiniteError(
-                f"the sum of {self.bias_ih} and {self.bias_hh} must be finite, and overflows {self.dtype}: "
-                "give smaller biases",
-                what="parameter",
-            )
-        return bias
 
     def state_view(self, rows: Array, n: int) -> Array:
         """``n`` padded state rows as an array (n, n_states, H): a view, whose first state counts R numbers."""

@@ -18,6 +18,42 @@ from .kept import Version
 Array = NDArray[Any]
 
 
+class Slices(Mapping[str, Array]):
+    """Named views into one vector, each made when it is asked for.
+
+    Parameters
+    ----------
+    theta : ndarray
+        The vector.
+    slices : mapping of str to (slice, tuple of int)
+        Where in it each array lies, and its shape.
+
+    Attributes
+    ----------
+    theta, slices
+        As given.
+    """
+
+    def __init__(self, theta: Array, slices: Mapping[str, tuple[slice, tuple[int, ...]]]) -> None:
+        self.theta, self.slices = theta, slices
+
+    def __getitem__(self, name: str) -> Array:
+        place, shape = self.slices[name]
+        return self.theta[place].reshape(shape)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.slices
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.slices)
+
+    def __len__(self) -> int:
+        return len(self.slices)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
 class Parameters(Mapping[str, Array]):
     """Mapping from names to arrays that are views into one vector ``theta``.
 
@@ -40,16 +76,17 @@ class Parameters(Mapping[str, Array]):
         """Place the parameters one after the other."""
         ends = np.cumsum([math.prod(s) for s in self.shapes.values()]).tolist()
         self.size: int = ends[-1] if ends else 0
-        self._slices = list(zip(self.shapes, map(slice, [0, *ends], ends), self.shapes.values(), strict=False))
+        places = zip(map(slice, [0, *ends], ends), self.shapes.values(), strict=False)
+        self.slices = dict(zip(self.shapes, places, strict=True))
 
     def _bind(self, theta: Array) -> None:
         self.theta = theta
-        self._views = self.view(theta)
+        self._views = dict(self.view(theta))
         self._version: Version | None = None
 
-    def view(self, vector: Array) -> dict[str, Array]:
+    def view(self, vector: Array) -> Slices:
         """Named views into another vector of the same layout, such as a gradient."""
-        return {name: vector[place].reshape(shape) for name, place, shape in self._slices}
+        return Slices(vector, self.slices)
 
     def move(self, theta: Array, owner: object, prefix: str) -> None:
         """Continue in another vector, which takes over the present values: how a network joins its parts.
@@ -163,7 +200,7 @@ class Parameters(Mapping[str, Array]):
                 f"trace must be of this layer, which has {self.size} parameters; it was made with {version.size}"
             )
         index = version.first_change(self.theta)
-        name = self.prefix + next(name for name, place, _ in self._slices if index < place.stop)
+        name = self.prefix + next(name for name, (place, _) in self.slices.items() if index < place.stop)
         raise ArgumentError(
             f"trace must be of this layer with its weights as they are now, but {name} is not what it was when the "
             "trace was made: either it has been changed since, or the trace is of another layer. Its states belong to "

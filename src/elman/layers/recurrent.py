@@ -14,13 +14,14 @@ from ..validation import flag, real_dtype, size
 from .affine import Rows
 from .batch import Batch
 from .bptt import cached_steps
-from .buffers import Buffers, Fresh, scratch
-from .direction import Direction, Panels
+from .buffers import Buffers, Fresh
+from .direction import Direction
 from .dynamics import Dynamics
 from .initializers import Initializer, fill
 from .kept import Kept
 from .noise import Noise, Regularizer, choose
 from .parameters import Parameters
+from .prepared import Ready
 from .stack import Stack
 from .states import State, States
 from .trace import Gradients, Trace, spacing
@@ -95,7 +96,7 @@ class Recurrent(Dynamics):
             layers.append(layer)
             width = sum(d.R for d in layer)
         self.stack = Stack(layers)
-        self._kept = Kept[list[Panels]]()
+        self._kept = Kept[Ready]()
         first = layers[0][0]
         self.states = States(first, len(self.stack.directions))
         shapes: dict[str, tuple[int, ...]] = {}
@@ -180,19 +181,13 @@ class Recurrent(Dynamics):
 
     def evaluate(self, batch: Batch, h0: State | None) -> tuple[Any, Any]:
         """What calling the layer gives, for checked sequences."""
-        panels, state = self._kept.get(self.theta, self._pack), None if h0 is None else self._state(h0, batch)
-        done = self.stack.forward(self.parameters, batch, state, False, None, scratch(), None, panels=panels)
-        output = batch.outward(done.output.flat.reshape(batch.T, batch.B, self.output_size))
-        return output, self.states.outward(self._final(done.records), batch.single)
+        ready = self._kept.get(self.theta, self._pack)
+        output, final = ready.run(self.parameters, batch, self._state(h0, batch), self.states)
+        return batch.outward(output), final
 
-    def _pack(self) -> list[Panels]:
+    def _pack(self) -> Ready:
         self.parameters.check_finite()
-        return [d.panels(self.params, FRESH) for d in self.stack.directions]
-
-    def _final(self, records: Any) -> Array:
-        """The final states of all directions, perhaps a view into a record."""
-        finals = [d.last_state(r) for d, r in zip(self.stack.directions, records, strict=True)]
-        return finals[0][None] if len(finals) == 1 else np.stack(finals)
+        return Ready(self.stack, [d.panels(self.params, FRESH) for d in self.stack.directions])
 
     def trace(
         self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
@@ -255,7 +250,7 @@ class Recurrent(Dynamics):
             output = done.output.view(self.output_size).reshape(batch.T, batch.B, self.output_size)
             output.flags.writeable = False
             output = batch.outward(output)
-        final = self.states.outward(self._final(done.records), batch.single)
+        final = self.states.outward(stack.final_states(done.records), batch.single)
         return Trace(output, final, done.records, batch, done.output, noise, stack, version)
 
     def backward(

@@ -14,7 +14,8 @@ from . import bptt
 from .affine import Rows
 from .batch import Batch
 from .buffers import Buffers, scratch
-from .direction import Direction, Panels
+from .direction import Direction
+from .layout import Panels
 from .noise import Noise
 from .schedule import Schedule
 from .views import Record
@@ -69,7 +70,7 @@ class Stack:
         self.layers = layers
         self.directions = [d for layer in layers for d in layer]
         self.per_layer = len(layers[0])
-        self.width = self.per_layer * self.directions[0].R
+        self.width, self.dtype = self.per_layer * self.directions[0].R, self.directions[0].dtype
         self.key = tuple(d.key for d in self.directions)
 
     def forward(
@@ -97,7 +98,7 @@ class Stack:
             memory = top if i == last else buffers
             # the states of a single direction that are kept anyway are its output
             own = keep and not checkpoint and len(layer) == 1 and layer[0].stretch == 1
-            own = own and batch.schedule(layer[0].reverse).outer is None
+            own = own and batch.schedule(layer[0].reverse).base is None
             out = None if own or (i == last and not keep_output) else self._output(batch, layer, i, memory)
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
@@ -121,14 +122,18 @@ class Stack:
                 rows = Rows((rows.view(self.width) * factor).reshape(-1), self.width, rows.n)
         return Pass(tuple(records), rows)
 
+    def final_states(self, records: tuple[Record, ...]) -> Array:
+        """The final states (directions, B, n_states, H), perhaps a view into a record."""
+        if len(records) == 1:
+            return self.directions[0].last_state(records[0])[None]
+        return np.stack([d.last_state(r) for d, r in zip(self.directions, records, strict=True)])
+
     def _output(self, batch: Batch, layer: list[Direction], i: int, memory: Buffers | None) -> Rows:
         """Rows for the output of layer i, 0 in the padding."""
         n = batch.T * batch.B
         size, dtype = n * self.width, layer[0].dtype
         flat = np.empty(size, dtype) if memory is None else memory.take(f"output_l{i}", size, dtype)
-        padding = batch.schedule(layer[0].reverse).padding
-        if padding.size:
-            flat.reshape(n, self.width)[padding] = 0
+        batch.schedule(layer[0].reverse).clear_padding(flat, self.width)
         return Rows(flat, self.width, n)
 
     def backward(
@@ -171,9 +176,7 @@ class Stack:
     def _input_memory(schedule: Schedule, D: int, dtype: np.dtype[Any]) -> Array:
         """An array for ``dL/dx``, 0 in the padding."""
         out = np.empty((schedule.outer_T * schedule.outer_B, D), dtype)
-        padding = schedule.padding
-        if padding.size:
-            out[padding] = 0
+        schedule.clear_padding(out.reshape(-1), D)
         return out
 
     def check_gradient(self, done: BackwardPass, theta: Array) -> None:
@@ -183,10 +186,10 @@ class Stack:
         ------
         NonFiniteError
         """
+        if all_finite(theta) and all_finite(done.state) and (done.x is None or all_finite(done.x)):
+            return
         arrays = {"the initial state": done.state, "the parameters": theta, "x": done.x}
         broken = [name for name, a in arrays.items() if a is not None and not all_finite(a)]
-        if not broken:
-            return
         for d, of_direction in reversed(list(zip(self.directions, done.norms, strict=True))):
             bad = np.argwhere(~np.isfinite(of_direction))
             if len(bad):

@@ -72,11 +72,11 @@ class States:
 
     def outward(self, state: Array, single: bool) -> Any:
         """(directions, B, n_states, H) to an array in the caller's shape that is its own, or a tuple of such."""
-        parts = tuple(
-            np.array(state[:, 0, i, :size] if single else state[:, :, i, :size], order="C")
-            for i, size in enumerate(self.sizes)
-        )
-        return parts if len(parts) > 1 else parts[0]
+        if single:
+            state = state[:, 0]
+        if len(self.sizes) == 1:
+            return state[..., 0, : self.sizes[0]].copy()
+        return tuple(state[..., i, :size].copy() for i, size in enumerate(self.sizes))
 
 
 def _cure(given: tuple[int, ...], wanted: tuple[int, ...], name: str) -> str:

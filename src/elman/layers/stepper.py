@@ -70,22 +70,29 @@ class Stepper(Fixed):
             If the new state is not finite, as it is after a NaN in x_t; the state stays as it was. Its ``step`` counts
             the steps of this stepper from 0, its ``sample`` the rows of x_t.
         """
-        count, d, B = self._count, self._directions[0], self._B
-        slot = count & 1
-        x_t = plain(x_t, "x_t")
-        if x_t.dtype.kind != "f":
-            x_t = real_array(x_t, "x_t", d.dtype)  # says what is wrong
-        single = np.ndim(x_t) == 1 and B == 1
-        if np.shape(x_t) != ((d.D,) if single else (B, d.D)):
-            raise ShapeError(f"x_t must have shape (B, D) = {(B, d.D)}, got {np.shape(x_t)}")
-        if x_t.dtype.itemsize > d.dtype.itemsize:
-            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused below
-                x_t = x_t.astype(d.dtype)
+        count, first = self._count, self._levels[0]
+        if type(x_t) is not np.ndarray or x_t.dtype != first.d.dtype:
+            x_t = self._converted(x_t)
+        slot, shape = count & 1, x_t.shape
+        single = shape == first.alone
+        if not single and shape != first.shape:
+            raise ShapeError(f"x_t must have shape (B, D) = {first.shape}, got {shape}")
         for level in self._levels:
             level.x[slot] = x_t
             x_t = level.advance(slot, count)
         self.__dict__["_count"] = count + 1  # at once: this is a good part of a step of a small layer
         return x_t[0] if single else x_t
+
+    def _converted(self, x_t: ArrayLike) -> Array:
+        """An input that is not an array of the layer's dtype already."""
+        dtype = self._directions[0].dtype
+        given = plain(x_t, "x_t")
+        if given.dtype.kind != "f":
+            given = real_array(given, "x_t", dtype)  # says what is wrong
+        if given.dtype.itemsize > dtype.itemsize:
+            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused by the state
+                given = given.astype(dtype)
+        return given
 
     @property
     def state(self) -> Array | tuple[Array, ...]:
@@ -111,12 +118,20 @@ class _Level:
         self._view()
 
     def _view(self) -> None:
-        """Look at the flat arrays by slots."""
-        self.x = self.record.x.flat.reshape(2, self.B, self.d.D)
-        self.out = self.flat.reshape(2, self.B, self.d.R)
+        """Look at the flat arrays by slots, and lay out what the kernel is given in each."""
+        d, B, record = self.d, self.B, self.record
+        self.x, self.out = record.x.flat.reshape(2, B, d.D), self.flat.reshape(2, B, d.R)
+        self.shape, self.alone = (B, d.D), (d.D,) if B == 1 else None
+        self.arguments = [
+            (
+                d.code, record.x.flat, d.D, *self.panels, 0, record.states, d.s_rs, record.gates, d.g_rs, self.flat,
+                d.R, d.D, d.H, d.R, B, 2, self.active, slot, slot + 1, 0, B,
+            )
+            for slot in (0, 1)
+        ]  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("x", "out")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("x", "out", "arguments")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -124,15 +139,10 @@ class _Level:
 
     def advance(self, slot: int, count: int) -> Array:
         """Read slot's input and state, write the other slot's state and slot's output; ``count`` steps came before."""
-        d, B, record = self.d, self.B, self.record
-        status = d.cell.forward(
-            d.code, record.x.flat, d.D, *self.panels, 0, record.states, d.s_rs, record.gates, d.g_rs, self.flat, d.R,
-            d.D, d.H, d.R, B, 2, self.active, slot, slot + 1, 0, B,
-        )  # fmt: skip
-        if status >= 0:
+        if self.d.cell.forward(*self.arguments[slot]) >= 0:
             raise self._failure(slot, count)
         out: Array = self.out[slot]
-        d.settle(record, slot, out)
+        self.d.settle(self.record, slot, out)
         return out
 
     def _failure(self, slot: int, count: int) -> NonFiniteError:

@@ -47,7 +47,7 @@ class Sums:
 
     def __init__(self, name: str, height: int, stride: int, dtype: np.dtype[Any]) -> None:
         self.name, self.height, self.stride = name, height, stride
-        self._flat = scratch().take(name, (1 + height) * stride, dtype)
+        self._flat = scratch().take(name, (1 + height) * stride, dtype, weights=True)
         self._flat[:] = 0
         self.rows = self._flat[stride:]
         self._bias = np.zeros(stride)
@@ -109,7 +109,7 @@ class Sums:
 
     def _begin_total(self) -> None:
         if self._total is None:
-            self._total = scratch().take(f"{self.name} total", self.rows.size, WIDE)
+            self._total = scratch().take(f"{self.name} total", self.rows.size, WIDE, weights=True)
             self._total[:] = 0
 
     def _fold(self, v0: int, v1: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels import rows
 from .affine import Rows
 from .layout import Layout
 from .schedule import Schedule
@@ -75,14 +76,19 @@ class Views(Layout):
 
     def last_state(self, record: Record) -> Array:
         """The final state (outer_B, n_states, H) of every sequence: a view where it can be."""
-        final, schedule = record.schedule.final, record.schedule
+        schedule = record.schedule
         if record.checkpoint:
-            return self.state_view(record.states[-schedule.B * self.s_rs :], schedule.B)[final]
+            return self.state_view(record.states[-schedule.B * self.s_rs :], schedule.B)[schedule.final]
         if schedule.plain:
             at = self.slot(record, schedule.T) * schedule.B * self.s_rs
             return self.state_view(record.states[at:], schedule.B)
-        slot = self.slot(record, schedule.lengths[final])
-        return self.state_view(record.states, record.slots * schedule.B)[slot * schedule.B + final]
+        stretch = 1 if record.slots == 2 else self.stretch
+        last = np.empty(schedule.outer_B * self.s_rs, self.dtype)
+        rows.pick(
+            last, record.states, self.s_rs, record.slots, schedule.B, stretch, schedule.lengths,
+            schedule.final,
+        )  # fmt: skip
+        return self.state_view(last, schedule.outer_B)
 
     def window(self, record: Record, t0: int, t1: int) -> Record:
         """What a record of all states has of the steps ``t0 <= t < t1``, as a record of its own."""
@@ -105,28 +111,32 @@ class Views(Layout):
         schedule = record.schedule
         if schedule.plain:
             return d_initial
-        out = np.zeros((schedule.outer_B, *d_initial.shape[1:]), self.dtype)
-        out[schedule.sequence[schedule.carried]] = d_initial[schedule.carried]
+        out: Array = d_initial[schedule.initial]
+        if not schedule.carried.all():
+            out[~schedule.carried[schedule.initial]] = 0
         return out
 
     def outer_norms(self, record: Record, norms: Array) -> Array:
         """Norms of all rows as (outer_T, outer_B, n_states), in the caller's order, 0 in the padding."""
         schedule = record.schedule
-        if schedule.outer is None:
+        if schedule.base is None:
             return norms
-        out = np.zeros((schedule.outer_T * schedule.outer_B, self.n_states))
-        schedule.spread(norms.reshape(-1, self.n_states), out)
-        return out.reshape(schedule.outer_T, schedule.outer_B, self.n_states)
+        out = np.zeros((schedule.outer_T, schedule.outer_B, self.n_states))
+        # as numbers of the layer's dtype, for which the kernel is compiled: they are only moved
+        source, to = (a.reshape(-1).view(self.dtype) for a in (norms, out))
+        n = self.n_states * out.itemsize // self.dtype.itemsize
+        schedule.scatter(Rows(source, n, schedule.T * schedule.B), Rows(to, n, schedule.outer_T * schedule.outer_B), n)
+        return out
 
     def outer_gates(self, record: Record, i: int) -> Array:
         """The i-th stored block (outer_T, outer_B, H) in the caller's order, 0 in the padding; read-only."""
         schedule = record.schedule
         n = schedule.T * schedule.B
-        rows = record.gates[: n * self.g_rs].reshape(n, self.g_rs)[:, i * self.Hp : i * self.Hp + self.H]
-        if schedule.outer is None:
-            return _read_only(rows.reshape(schedule.outer_T, schedule.outer_B, self.H))
+        blocks = record.gates[: n * self.g_rs].reshape(n, self.g_rs)[:, i * self.Hp : i * self.Hp + self.H]
+        if schedule.base is None:
+            return _read_only(blocks.reshape(schedule.outer_T, schedule.outer_B, self.H))
         out = np.zeros((schedule.outer_T * schedule.outer_B, self.H), self.dtype)
-        schedule.spread(rows, out)
+        schedule.spread(blocks, out)
         return _read_only(out.reshape(schedule.outer_T, schedule.outer_B, self.H))
 
     def outer_states(self, record: Record, i: int) -> Array:
@@ -137,14 +147,14 @@ class Views(Layout):
         """
         schedule, size = record.schedule, self.state_sizes[i]
         T, B = schedule.outer_T, schedule.outer_B
-        rows = self.state_slots(record)[:, :, i, :size]
-        if schedule.outer is None:
-            return _read_only(rows)
+        slots = self.state_slots(record)[:, :, i, :size]
+        if schedule.base is None:
+            return _read_only(slots)
         out = np.zeros((T + 1, B, size), self.dtype)
         first = 0 if self.reverse else 1
-        after = rows[1:].reshape(schedule.T * schedule.B, size)
+        after = slots[1:].reshape(schedule.T * schedule.B, size)
         schedule.spread(after, out[first : first + T].reshape(T * B, size))
-        out[schedule.stops_at if self.reverse else 0, np.arange(B)] = rows[0, schedule.initial]
+        out[schedule.stops_at if self.reverse else 0, np.arange(B)] = slots[0, schedule.initial]
         return _read_only(out)
 
     def state_slots(self, record: Record) -> Array:

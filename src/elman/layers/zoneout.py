@@ -65,10 +65,11 @@ class ZonedDirection(Direction):
     def in_kernel_order(self, drawn: Array, schedule: Schedule) -> Array:
         """Drawn z (outer_T * outer_B, n_states, H) as rows of the kernel, (T * B, n_states, Hp)."""
         rows = np.zeros((schedule.T * schedule.B, self.n_states, self.Hp), drawn.dtype)
-        if schedule.outer is None:
+        if schedule.base is None:
             rows[..., : self.H] = drawn
         else:
-            rows[schedule.inner, :, : self.H] = drawn[schedule.outer]
+            inner, outer = schedule.pairs()
+            rows[inner, :, : self.H] = drawn[outer]
         return rows
 
     def forward_kernel(self, record: Record) -> Callable[..., int]:
