@@ -120,9 +120,11 @@ class Sums:
 
     def finish(self) -> Array:
         """The sum of delta, then the other rows, flat; each rounded once."""
-        self._flat[: self.stride] = self._bias
-        if self._total is not None:
-            self._total += self.rows
-            self.rows[:] = self._total
-            self._total = None
+        # what overflows is refused by those who know its name
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._flat[: self.stride] = self._bias
+            if self._total is not None:
+                self._total += self.rows
+                self.rows[:] = self._total
+                self._total = None
         return self._flat
