@@ -9,7 +9,7 @@ import elman
 from elman.kernels import parallel
 from elman.kernels.tile import row_stride
 from elman.kernels.vector import lanes_of
-from elman.kernels.wide import column_sums, fold
+from elman.kernels.wide import column_sums, fold, narrow
 from elman.layers import bptt
 from elman.layers.affine import Affine, Rows
 from elman.layers.sums import BLOCK_ROWS
@@ -119,3 +119,8 @@ def test_column_sums_and_folds_add_row_by_row_in_float64(rows, vectors, dtype):
     expect[:, : vectors * lanes] += a[:, : vectors * lanes]
     fold(a.reshape(-1), stride, len(a), 0, vectors, totals.reshape(-1))
     assert (totals == expect).all()
+    part = rng.standard_normal(3 * lanes).astype(dtype)
+    part[2 * lanes :] = 7
+    expect = np.append((totals.reshape(-1)[: 2 * lanes] + part[: 2 * lanes]).astype(dtype), part[2 * lanes :])
+    narrow(part, totals.reshape(-1), 2)
+    assert (part == expect).all()

@@ -24,6 +24,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from .compile import inline, integer, kernel
 from .cover import Cover, Grid, Term
+from .host import HOST
 from .vector import Emitter, lanes, lanes_of, pointers
 
 FEW = 4
@@ -174,8 +175,8 @@ def affine(A, a_rs, P, K, V, bias, C, c_rs, n0, n1):
     product(o, n1 - n0, V, bias, o, o, VL, K, A, n0 * a_rs, a_rs, i, P, o, K * VL, VL, C, n0 * c_rs, c_rs)
 
 
-BLOCK = 128
-"""Rows of delta added up before the next columns: what one pass reads of them stays in the first-level cache."""
+BLOCK = HOST.block
+"""Rows of delta added up before the next columns. No bit depends on it: the sums are taken up where they were left."""
 
 
 @inline

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
@@ -72,6 +73,39 @@ def _vector_add(typing, total, toff, a, aoff, a_rs, rows, vectors):
 _add: Any = _array_add if config.DISABLE_JIT else _vector_add
 
 
+def _array_narrow(part, total, vectors):
+    """NumPy twin."""
+    n = vectors * lanes_of(part.itemsize)
+    with np.errstate(all="ignore"):  # compiled code does not warn either
+        part[:n] = total[:n] + part[:n]
+
+
+@intrinsic
+def _vector_narrow(typing, part, total, vectors):
+    """``part[j] += total[j]``, added up in float64 and rounded once more to the format of ``part``."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, source = pointers(context, builder, signature, args, (0, 1))
+        e = Emitter(builder, context.get_value_type(signature.args[0].dtype))
+        double = ir.VectorType(ir.DoubleType(), e.lanes)
+
+        def body(v: Any, _: list[Any]) -> list[Any]:
+            at = builder.mul(v, ir.Constant(v.type, e.lanes))
+            x = e.load(to, at)
+            total = builder.load(builder.bitcast(builder.gep(source, [at]), double.as_pointer()), align=8)
+            wide = builder.fadd(total, x if x.type == double else builder.fpext(x, double))
+            e.store(wide if x.type == double else builder.fptrunc(wide, x.type), to, at)
+            return []
+
+        e.loop(args[2], [], body)
+        return context.get_dummy_value()
+
+    return types.void(part, total, types.intp), codegen
+
+
+_narrow: Any = _array_narrow if config.DISABLE_JIT else _vector_narrow
+
+
 @kernel
 def column_sums(a, rs, r0, r1, v0, v1, total):
     """Add rows r0 <= r < r1 to ``total``, the last one first.
@@ -102,3 +136,17 @@ def fold(part, rs, rows, v0, v1, total):
     for r in range(rows):
         at = r * rs + v0 * lanes(part)
         _add(total, at, part, at, rs, one, v1 - v0)
+
+
+@kernel
+def narrow(part, total, vectors):
+    """``part += total``, added up in float64.
+
+    Parameters
+    ----------
+    part : flat array
+        Added to: so many vectors from its start.
+    total : flat array of float64
+        Read.
+    """
+    _narrow(part, total, vectors)

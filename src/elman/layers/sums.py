@@ -120,11 +120,9 @@ class Sums:
 
     def finish(self) -> Array:
         """The sum of delta, then the other rows, flat; each rounded once."""
-        # what overflows is refused by those who know its name
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._flat[: self.stride] = self._bias
-            if self._total is not None:
-                self._total += self.rows
-                self.rows[:] = self._total
-                self._total = None
+        lanes = lanes_of(self._flat.itemsize)
+        wide.narrow(self._flat, self._bias, self.stride // lanes)
+        if self._total is not None:
+            wide.narrow(self.rows, self._total, self.rows.size // lanes)
+            self._total = None
         return self._flat
