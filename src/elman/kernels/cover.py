@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,7 +11,9 @@ from llvmlite import ir
 from .host import HOST, Tile
 from .vector import Emitter, declare
 
-TILES, SINGLE = HOST.tiles, HOST.single
+TILES, SINGLE, STREAMS = HOST.tiles, HOST.single, HOST.streams
+NEAR = (1 << 15) // HOST.vector_bytes
+"""Vectors of weights that the first-level cache holds."""
 
 
 class Grid(NamedTuple):
@@ -174,7 +177,10 @@ class Cover:
     def one_row(self) -> None:
         """As few passes over the vectors as can be, of about as many vectors each."""
         b, number = self.b, self.number
-        passes = b.sdiv(b.add(self.V, number(SINGLE - 1)), number(SINGLE))
+        K = functools.reduce(b.add, [term.K for term in self.terms])
+        near = b.icmp_signed("<=", b.mul(K, self.V), number(NEAR))
+        most = b.select(near, number(SINGLE), number(STREAMS))
+        passes = b.sdiv(b.sub(b.add(self.V, most), number(1)), most)
         least, longer = b.sdiv(self.V, passes), b.srem(self.V, passes)
 
         def some(i: Any) -> None:

@@ -35,6 +35,9 @@ class Host(NamedTuple):
         rows, and what it leaves is taken two and one at a time.
     single : int
         Vectors side by side when there is only one row, whose sums would otherwise wait for each other.
+    streams : int
+        The same where the weights are more than the first-level cache holds. Fewer streams are read faster from the
+        other caches, and keep up with them.
     block : int
         Rows of delta that are added to weight gradients before the next columns. Fewer are read from nearer caches;
         with more, the sums are read and written less often.
@@ -43,13 +46,14 @@ class Host(NamedTuple):
     vector_bytes: int
     tiles: tuple[Tile, ...]
     single: int
+    streams: int
     block: int
 
 
-AVX512 = Host(64, (Tile(8, 3), Tile(4, 4)), 8, 256)
-AVX2 = Host(32, (Tile(4, 3),), 8, 128)
-NEON = Host(16, (Tile(6, 4), Tile(4, 4)), 8, 128)
-SSE2 = Host(16, (Tile(4, 3),), 8, 128)
+AVX512 = Host(64, (Tile(8, 3), Tile(4, 4)), 8, 4, 256)
+AVX2 = Host(32, (Tile(4, 3),), 8, 8, 128)
+NEON = Host(16, (Tile(6, 4), Tile(4, 4)), 8, 8, 128)
+SSE2 = Host(16, (Tile(4, 3),), 8, 8, 128)
 """32 registers, 16, 32 and 16. On ARM each row's number takes a register too, so that 8 x 3 would spill."""
 
 
