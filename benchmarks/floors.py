@@ -33,6 +33,7 @@ from elman.layers import bptt
 from elman.layers.buffers import Buffers
 from elman.layers.direction import Direction
 from elman.layers.layout import Layout
+from elman.layers.prepared import PreparedDirection
 
 # run as a script, the folder above is not on the path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -44,6 +45,7 @@ from benchmarks.report import markdown_table, processor, publish, significant
 PHASES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "packing": (Layout, ("panels", "pack_input_back", "pack_state_back")),
     "forward": (Direction, ("_run",)),
+    "small forward": (PreparedDirection, ("run",)),
     "sweep": (Direction, ("sweep",)),
     "weight gradients": (bptt.WeightSums, ("__init__", "add")),
     "input gradient": (bptt, ("_input_gradient",)),

@@ -153,7 +153,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, help="minutes to aim at (default 25 for each number of threads, with "
                         "--quick 2)")  # fmt: skip
     parser.add_argument("--json", type=Path, help="write what was measured to this file, after each case")
-    parser.add_argument("--from-json", type=Path, help="make the text from such a file; measure nothing")
+    parser.add_argument("--from-json", type=Path, help="make the text from such a file; measure nothing. One "
+                        "with several threads has two texts: see --threads")  # fmt: skip
     parser.add_argument("--output", type=Path, help="write the text to this file, or to its place there, too")
     options = parser.parse_args()
     if not 1 <= options.threads <= len(cores()):
@@ -168,6 +169,8 @@ def main() -> None:
     """Compare, print the text, and say so with the exit code if something failed."""
     options = arguments()
     results = Results.load(options.from_json) if options.from_json else measure(options)
+    if options.threads == 1:
+        results = results.one_thread()
     text = "\n".join([results_text(results), scaling_text(results)]).rstrip() + "\n"
     print(text)
     if options.output:

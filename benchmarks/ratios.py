@@ -31,7 +31,7 @@ class Point(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The rows of one run, and the machine and threads that it says it had."""
+    """The rows of one run, the machine, which is the heading of its section if it has one, and the threads."""
 
     machine: str
     threads: str
@@ -41,17 +41,19 @@ class Table(NamedTuple):
 def tables(text: str) -> list[Table]:
     """Every table of ``peers.py`` in a page, in its order."""
     found: list[Table] = []
-    machine = threads = ""
+    heading = machine = threads = ""
     columns: dict[str, int] = {}
     for line in text.splitlines():
-        if line.startswith("- machine:"):
+        if line.startswith("## "):
+            heading = line.removeprefix("## ")
+        elif line.startswith("- machine:"):
             machine = line.removeprefix("- machine:").split(";")[0].strip()
         elif line.startswith("- threads:"):
             threads = line.removeprefix("- threads:").split()[0]
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if "best peer / elman" in cells:
             columns = {cell: i for i, cell in enumerate(cells)}
-            found.append(Table(machine, threads, []))
+            found.append(Table(heading or machine, threads, []))
         elif not cells:
             columns = {}
         elif columns and (value := re.match(r"[\d.]+", cells[columns["best peer / elman"]])):

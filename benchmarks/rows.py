@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,6 +84,13 @@ class Results:
     def save(self, path: Path) -> None:
         """Write them as JSON."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    def one_thread(self) -> Results:
+        """What was measured with one thread, as if that had been all."""
+        if self.threads == 1:
+            return self
+        about = self.about | {"threads": self.about["threads"].replace(str(self.threads), "1", 1)}
+        return replace(self, about=about, threads=1, rows=self.single, single=[])
 
     @classmethod
     def load(cls, path: Path) -> Results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numba
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ import elman
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import cases, comparison, peers, report, rows, scaling, sides, threads, workers
+from benchmarks import cases, comparison, peers, ratios, report, rows, scaling, sides, threads, workers
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = (7, 3, 2, 5)
@@ -338,6 +340,35 @@ def test_gains_are_of_each_package_beside_itself(tmp_path):
     results.save(path)
     assert rows.Results.load(path) == results
     assert threads.scaling_text(rows.Results.load(path)) == threads.scaling_text(results)
+
+
+def test_one_thread_of_two_is_a_table_of_its_own():
+    results = dataclasses.replace(two_threads(), about={"threads": "2 each, on as many cores"})
+    single = results.one_thread()
+    assert (single.rows, single.threads, single.single) == (results.single, 1, [])
+    assert single.about["threads"] == "1 each, on as many cores"
+    assert single.one_thread() is single
+    table = report.results_text(single)
+    assert f"({single.rows[0].rate / single.peaks['float64']:.0%})" in table
+
+
+def test_ratios_are_read_from_a_page():
+    single = dataclasses.replace(
+        two_threads(), about={"machine": "a processor; Python 3", "threads": "2 each, on as many cores"}
+    ).one_thread()
+    page = f"# A page\n\n{report.results_text(single)}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    (table,) = ratios.tables(page)
+    assert (table.machine, table.threads) == ("a processor", "1")
+    expect = [(r.cell, r.dtype, r.title, round(r.ratio.median, 3)) for r in single.rows]
+    assert [(p.cell, p.dtype, p.name, p.ratio) for p in table.points] == expect
+    assert table.points[-1].shape == "10, 4, 2, 3, lengths"
+    assert ratios.tables("nothing") == []
+
+
+def test_ratios_are_drawn(tmp_path):
+    page = (ROOT / "docs" / "performance-tables.md").read_text(encoding="utf-8")
+    ratios.draw(ratios.tables(page), tmp_path / "a.png")
+    assert plt.imread(tmp_path / "a.png").std() > 0.05  # not blank
 
 
 def test_gains_that_fall_short_are_listed():
