@@ -95,6 +95,7 @@ def draw(found: list[Table], path: Path) -> None:
     panels[-1, 0].set_xlabel("T, B, D, H")
     figure.legend(handles=_key(), loc="outside lower center", ncols=7, fontsize=8, frameon=False)
     figure.savefig(path, dpi=110)
+    plt.close(figure)
 
 
 def _key() -> list[plt.Line2D]:
