@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
+import zlib
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,13 @@ def approx(expected, rel=None, abs=None, nan_ok=False):
 
 
 pytest.approx = approx
+
+
+@pytest.fixture(autouse=True)
+def drawn_from_the_tests_name(request, monkeypatch):
+    """What a test leaves to chance follows from its name: it passes always, or never."""
+    seeds, default_rng = count(zlib.crc32(request.node.nodeid.encode())), np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", lambda seed=None: default_rng(next(seeds) if seed is None else seed))
 
 
 @pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
