@@ -21,7 +21,10 @@ import elman
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import accuracy, cases, microkernel, recurrent, sides, startup, training
+from benchmarks import cases
+from benchmarks.commands import microkernel
+from benchmarks.sides import names as sides
+from benchmarks.suites import accuracy, recurrent, startup, training
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARK = re.compile("(time|timeraw|track|peakmem|mem)_")
@@ -39,8 +42,8 @@ def _threads():
 def discovered():
     """Every benchmark of the suite, as asv finds them."""
     found = []
-    for path in sorted((ROOT / "benchmarks").glob("*.py")):
-        module = importlib.import_module(f"benchmarks.{path.stem}")
+    for path in sorted((ROOT / "benchmarks" / "suites").glob("*.py")):
+        module = importlib.import_module(f"benchmarks.suites.{path.stem}")
         for _, cls in inspect.getmembers(module, inspect.isclass):
             if cls.__module__ != module.__name__:
                 continue

@@ -16,10 +16,12 @@ from elman.layers.losses import get_loss
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import end_to_end, end_to_end_problems, end_to_end_workers
 from benchmarks.cases import CELLS
-from benchmarks.end_to_end_curves import Agreement, Curve, Reached, agreement, held_out_score
-from benchmarks.end_to_end_problems import QUICK, make_problem
+from benchmarks.commands import end_to_end
+from benchmarks.end_to_end import problems as end_to_end_problems
+from benchmarks.end_to_end import workers as end_to_end_workers
+from benchmarks.end_to_end.curves import Agreement, Curve, Reached, agreement, held_out_score
+from benchmarks.end_to_end.problems import QUICK, make_problem
 
 
 def missing(package):

@@ -348,7 +348,9 @@ def test_half_of_a_sample_is_kept_to_verify_if_there_are_four_and_of_the_length(
 
 
 def test_what_is_printed_of_the_record_is_what_was_measured():
-    recorded = json.loads((Path(__file__).parents[1] / "benchmarks" / "weights_inputs.json").read_text("utf-8"))
+    recorded = json.loads(
+        (Path(__file__).parents[1] / "benchmarks" / "prediction" / "weights_inputs.json").read_text("utf-8")
+    )
     for told, rows in RECORD.items():
         assert {k: (v["right"], v["of"], v["rate_error"]) for k, v in recorded[told].items()} == dict(rows)
     layer = elman.RNN(3, 6, rng=0)

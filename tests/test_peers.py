@@ -19,7 +19,12 @@ import elman
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import cases, comparison, peers, ratios, report, rows, scaling, sides, threads, workers
+from benchmarks import cases
+from benchmarks.commands import peers, ratios, scaling
+from benchmarks.comparison import report, rows, threads
+from benchmarks.comparison import turns as comparison
+from benchmarks.sides import names as sides
+from benchmarks.sides import workers
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = (7, 3, 2, 5)

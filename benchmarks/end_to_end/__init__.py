@@ -1,0 +1,1 @@
+"""Whole trainings: problems, packages, and what is read off their curves."""

@@ -1,0 +1,1 @@
+"""Whether predictions of gradients are right: networks, predictors, scores and tables."""

@@ -1,0 +1,1 @@
+"""One package each behind one interface, in a process of its own."""

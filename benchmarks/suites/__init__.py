@@ -1,0 +1,1 @@
+"""What asv tracks over the history of the project."""
