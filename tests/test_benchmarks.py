@@ -21,9 +21,8 @@ import elman
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import cases
+from benchmarks import cases, sides
 from benchmarks.commands import microkernel
-from benchmarks.sides import names as sides
 from benchmarks.suites import accuracy, recurrent, startup, training
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -280,7 +279,7 @@ def test_microkernel_with_another_tile(run_script, tmp_path):
     text = f"""
         import sys
         sys.path.insert(0, {str(ROOT)!r})
-        from benchmarks import microkernel
+        from benchmarks.commands import microkernel
         print(microkernel.child("[[[5, 2], [4, 4]], 37]", 1e-5, microkernel.SWEEP_SHAPES[:2]))
     """
     peak, *cells = ast.literal_eval(run_script(text, NUMBA_CACHE_DIR=tmp_path))

@@ -16,18 +16,10 @@ from elman.errors import NonFiniteError
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.commands import gradient_prediction
-from benchmarks.prediction import (
-    data as prediction_data,
-)
-from benchmarks.prediction import (
-    predictors as prediction_predictors,
-)
-from benchmarks.prediction import (
-    scores as prediction_scores,
-)
-from benchmarks.prediction import (
-    table as prediction_table,
-)
+from benchmarks.prediction import data as prediction_data
+from benchmarks.prediction import predictors as prediction_predictors
+from benchmarks.prediction import scores as prediction_scores
+from benchmarks.prediction import table as prediction_table
 from benchmarks.prediction.networks import CELLS, INITS, Snapshot, Spec, full_population, quick_population, snapshots
 
 LINEAR = Spec("linear", "orthogonal 0.9", "iid .3", 8, 30)

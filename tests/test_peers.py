@@ -19,11 +19,10 @@ import elman
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import cases
+from benchmarks import cases, sides
 from benchmarks.commands import peers, ratios, scaling
 from benchmarks.comparison import report, rows, threads
 from benchmarks.comparison import turns as comparison
-from benchmarks.sides import names as sides
 from benchmarks.sides import workers
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -35,7 +35,7 @@ from benchmarks.comparison.report import interval, processor, publish, results_t
 from benchmarks.comparison.rows import OURS, Results, Row
 from benchmarks.comparison.threads import scaling_text
 from benchmarks.comparison.turns import ROUNDS, SECONDS, Asked, Plan, compare
-from benchmarks.sides.names import WHOLE, available
+from benchmarks.sides import WHOLE, available
 from benchmarks.sides.workers import THREAD_VARIABLES, Peer, cores
 
 LIBRARY_PREFIXES = ("OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ATEN_", "NUMBA_", "XLA_")

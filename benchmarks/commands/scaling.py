@@ -23,7 +23,7 @@ from benchmarks.cases import CELLS, Shape
 from benchmarks.comparison.report import processor
 from benchmarks.comparison.rows import OURS, Row
 from benchmarks.comparison.turns import Plan, compare
-from benchmarks.sides.names import WHOLE, available
+from benchmarks.sides import WHOLE, available
 from benchmarks.sides.workers import Peer
 
 AXES = "TBDH"

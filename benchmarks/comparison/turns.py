@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..cases import Array, Case, Shape, flops, make_case
-from ..sides.names import SIDES
+from ..sides import SIDES
 from .rows import OURS, Row
 
 TOLERANCE = {"float32": 1e-4, "float64": 1e-10}

@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from .names import SIDES, Side
+from . import SIDES, Side
 
 ROOT = Path(__file__).resolve().parents[2]
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

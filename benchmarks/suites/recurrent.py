@@ -15,7 +15,7 @@ import elman
 from elman.layers.buffers import Buffers
 
 from ..cases import CELLS, DTYPES, TRACKED, Shape, make_case
-from ..sides.names import SIDES, Side, available
+from ..sides import SIDES, Side, available
 
 COMPARED = TRACKED[2]
 """The shape at which the other packages are tracked, in float32; ``peers.py`` compares all shapes in both dtypes."""

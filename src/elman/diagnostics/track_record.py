@@ -32,7 +32,8 @@ RECORD: Mapping[str, Mapping[str, Row]] = MappingProxyType(
 """Right verdicts, networks, and mean error of the rate (nats per step), by what was told and by input.
 
 Written by ``benchmarks/commands/weights_inputs.py``: 30 networks of 32 units (tanh, GRU, LSTM) for each input,
-untrained at five scales of W_hh and trained on the next token or a delay of three steps (60 snapshots); T = 100; samples of four.
+untrained at five scales of W_hh and trained on the next token or a delay of three steps (60 snapshots); T = 100;
+samples of four.
 """
 
 _TOLD = {
