@@ -8,9 +8,11 @@ import pytest
 import elman
 from elman.diagnostics import diagnose, gradient_flow, lyapunov_spectrum
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
-from elman.given import array, generator, kind
 from elman.layers.losses import MeanSquaredError
 from elman.training import clip_by_global_norm, global_norm
+from elman.validation.arrays import plain
+from elman.validation.rng import generator
+from elman.validation.words import kind
 
 T, B, D, H = 5, 4, 2, 3
 X = np.random.default_rng(0).standard_normal((T, B, D))
@@ -319,7 +321,7 @@ def test_kinds():
 
 def test_arrays_of_numbers_come_as_they_are():
     x = np.zeros((2, 3), np.float32)[:, ::-1]
-    assert array(x, "x") is x
-    assert array([[1, 2]], "x").dtype.kind == "i"
+    assert plain(x, "x") is x
+    assert plain([[1, 2]], "x").dtype.kind == "i"
     with pytest.raises(DTypeError, match=r"x must be an array of real numbers, got .*dtype datetime64"):
-        array(np.zeros(2, "M8[s]"), "x")
+        plain(np.zeros(2, "M8[s]"), "x")

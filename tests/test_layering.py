@@ -18,24 +18,21 @@ import elman
 
 SOURCE = Path(elman.__file__).parent
 
-BASE = {"errors", "given", "lists", "scalars", "validation", "linearization"}
+BASE = {"errors", "validation", "linearization"}
 MODEL = BASE | {"kernels", "cells", "layers", "training"}
 LIBRARY = MODEL | {"diagnostics"}
 
 FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "_version": (set(), set()),
     "files": ({"errors"}, set()),
-    "errors": (BASE - {"given", "lists", "scalars"}, {"numpy"}),
-    "given": ({"errors"}, {"numpy"}),
-    "lists": ({"errors"}, {"numpy"}),
-    "scalars": ({"errors"}, {"numpy"}),
-    "validation": (BASE, {"numpy"}),
-    "linearization": (BASE, {"numpy", "scipy.sparse.linalg.LinearOperator"}),
+    "errors": (set(), set()),
+    "validation": ({"errors"}, {"numpy"}),
+    "linearization": ({"validation", "errors"}, {"numpy", "scipy.sparse.linalg.LinearOperator"}),
     "kernels": (set(), {"numpy", "numba", "llvmlite"}),
     "cells": ({"kernels"}, set()),
     "layers": (BASE | {"cells", "kernels"}, {"numpy"}),
-    "training": ({"layers", "kernels", "given", "lists", "scalars", "validation", "errors"}, {"numpy", "tqdm"}),
-    "diagnostics": ({"linearization", "validation", "given", "lists", "scalars", "errors"}, {"numpy", "scipy"}),
+    "training": ({"layers", "kernels", "validation", "errors"}, {"numpy", "tqdm"}),
+    "diagnostics": ({"linearization", "validation", "errors"}, {"numpy", "scipy"}),
     "datasets": (LIBRARY, {"numpy"}),
     "interop": (LIBRARY | {"files"}, {"numpy", "torch", "onnx", "keras", "safetensors"}),
     "plotting": (LIBRARY | {"files"}, {"numpy", "scipy", "matplotlib"}),
@@ -231,8 +228,7 @@ def test_modules_load_without_going_round_in_a_circle():
 
 def test_the_table_goes_down_only():
     """A floor above another is never below it: the whole table has an order."""
-    shared = {"errors", "validation", "linearization"}
-    graph = {floor: below - {floor} - (shared if floor in shared else set()) for floor, (below, _) in FLOORS.items()}
+    graph = {floor: below for floor, (below, _) in FLOORS.items()}
     order = list(graphlib.TopologicalSorter(graph).static_order())
     assert set(order) == set(FLOORS)
     assert "diagnostics" not in MODEL

@@ -9,7 +9,7 @@ import pytest
 
 import elman
 from elman.errors import ArgumentError, DTypeError, ElmanError, ShapeError
-from elman.lists import axes, is_list
+from elman.validation.sequences import axes, is_list
 
 RNG = np.random.default_rng(0)
 T = B = 5  # equally many steps and sequences: nothing but the rule tells the two axes apart

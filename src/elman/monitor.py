@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from .diagnostics.curve import GrowthCurve
 from .diagnostics.growth import backward_growth, unit_vectors
 from .diagnostics.intervals import interval_text
-from .diagnostics.validation import positive_number, require_finite, side_by_side, whole_number
 from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
-from .given import generator
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
-from .lists import is_list
 from .training import Update
+from .validation.arrays import finite
+from .validation.rng import generator
+from .validation.scalars import positive, size
+from .validation.sequences import is_list, side_by_side
 
 Array = NDArray[Any]
 
@@ -112,9 +113,9 @@ class Monitor:
     def __init__(
         self, x: Any = None, *, every: int = 100, sequences: int = 8, threshold: float = math.log(100), rng: Any = 0
     ) -> None:
-        self.every = whole_number(every, "every (updates between readings)", 1)
-        self.sequences = whole_number(sequences, "sequences", 1)
-        self.threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
+        self.every = size(every, "every (updates between readings)", 1)
+        self.sequences = size(sequences, "sequences")
+        self.threshold = positive(threshold, "threshold", "nats (log(100) by default)")
         self.readings: list[Reading] = []
         self.warned: str | None = None
         self._listed = is_list(x)
@@ -281,7 +282,7 @@ def _sequences(x: Any) -> Array:
             "x must have shape (T, n, D), or (n, T, D) for a batch-first model, with at least one sequence, one step "
             f"and one channel; got shape {array.shape}"
         )
-    require_finite(array, "x")
+    finite(array, "x")
     return array
 
 

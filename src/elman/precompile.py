@@ -17,7 +17,7 @@ from .errors import ArgumentError, DTypeError
 from .kernels import folder
 from .layers import GRU, LSTM, MGU, RNN, Network, Readout
 from .training import fit
-from .validation import choice, flag, real_dtype
+from .validation.scalars import choice, flag, real_dtype
 
 LAYERS: dict[str, type[RNN] | type[LSTM] | type[GRU] | type[MGU]] = {"RNN": RNN, "LSTM": LSTM, "GRU": GRU, "MGU": MGU}
 """What can be compiled ahead, by name."""

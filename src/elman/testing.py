@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from .cells import Cell
 from .errors import NonFiniteError
-from .given import generator
 from .kernels import parallel
 from .kernels.parallel import get_num_threads, set_num_threads
 from .layers.buffers import Fresh
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
-from .validation import number, real_numbers, size
+from .validation.arrays import real_numbers
+from .validation.rng import generator
+from .validation.scalars import number, size
 
 Array = NDArray[Any]
 Step = Callable[[Mapping[str, Array], Array, Array], Array]

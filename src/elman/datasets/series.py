@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
-from ..validation import real_numbers, size
+from ..validation.arrays import real_numbers
+from ..validation.scalars import size
 
 Array = NDArray[Any]
 

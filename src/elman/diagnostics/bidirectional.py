@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError
-from ..given import generator
 from ..linearization import Array
-from ..validation import plain
+from ..validation.arrays import plain
+from ..validation.rng import generator
+from ..validation.sequences import side_by_side
 from .curve import GrowthCurve
 from .describe import describe
 from .explain import Explanation
 from .labels import labels_every_step, target_axes
 from .report import Diagnosis
 from .sequences import Diagnosable, ModelSequences, as_sequences
-from .validation import side_by_side
 from .verification import Comparison, Verification, compare
 
 

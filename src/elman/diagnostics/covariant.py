@@ -9,11 +9,12 @@ import numpy as np
 import scipy.linalg
 
 from ..errors import ArgumentError
-from ..given import generator
 from ..linearization import Array, Linearization
+from ..validation.rng import generator
+from ..validation.scalars import size
 from .frames import Frame, pushed_frames
 from .lyapunov import frame_arguments
-from .validation import trajectories, whole_number
+from .trajectories import trajectories
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class CovariantVectors:
         An angle that comes near 0 is a tangency: with the unstable directions in front, the motion is not hyperbolic
         there. ArgumentError unless ``1 <= split < k``.
         """
-        split = whole_number(split, "split", 1, self.vectors.shape[2] - 1)
+        split = size(split, "split", 1, self.vectors.shape[2] - 1)
         left, right = np.linalg.qr(self.vectors[:, :, :split])[0], np.linalg.qr(self.vectors[:, :, split:])[0]
         cosines = np.linalg.svd(left.transpose(0, 2, 1) @ right, compute_uv=False)[:, 0]
         # where the cosine is 1 up to rounding, its angle is known to 1e-8 only
@@ -126,9 +127,9 @@ def covariant_vectors(
     rng = generator(rng)
     warmup = T // 5 if warmup is None else warmup
     k, warmup, start = frame_arguments(lin, k, warmup, None, rng, "covariant_vectors")
-    settle = whole_number(T // 5 if settle is None else settle, "settle", 0, T - warmup - 1)
-    sequence = whole_number(sequence, "sequence", 0, lin.n_sequences - 1)
-    interval = None if interval is None else whole_number(interval, "interval", 1)
+    settle = size(T // 5 if settle is None else settle, "settle", 0, T - warmup - 1)
+    sequence = size(sequence, "sequence", 0, lin.n_sequences - 1)
+    interval = None if interval is None else size(interval, "interval")
     edges = [edge for edge in sorted({warmup, T - settle, T}) if edge > 0]
     frames = []
     for frame in pushed_frames(lin, start, sequence, edges, interval):

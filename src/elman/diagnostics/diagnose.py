@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
-from ..given import generator
 from ..linearization import Array, ElementwiseFactors, Linearization
+from ..validation.rng import generator
+from ..validation.scalars import positive, size
 from .bidirectional import diagnose_directions, is_bidirectional
 from .curve import GrowthCurve
 from .growth import backward_growth, unit_vectors
@@ -20,7 +21,6 @@ from .levels import LEVELS, Declared, WeightFacts, forward_capable, simulated
 from .report import Diagnosis
 from .sequences import Diagnosable, ModelSequences, Sequences, as_sequences, check_model
 from .streaming import Streamed, grid_lags, staggered_growth
-from .validation import positive_number, whole_number
 
 
 def diagnose(
@@ -131,9 +131,9 @@ def diagnose(
         raise ArgumentError(f"level must be one of {names}; got {level!r}")
     plan = LEVELS[level]
     check_model(model)
-    threshold = positive_number(threshold, "threshold", "nats (log(100) by default)")
-    vectors = plan.vectors if vectors is None else whole_number(vectors, "vectors", 1)
-    max_sequences = whole_number(max_sequences, "max_sequences (intervals need a spread)", 2)
+    threshold = positive(threshold, "threshold", "nats (log(100) by default)")
+    vectors = plan.vectors if vectors is None else size(vectors, "vectors")
+    max_sequences = size(max_sequences, "max_sequences (intervals need a spread)", 2)
     declared = {
         "input_mean": input_mean, "input_sd": input_sd, "input_autocorrelation": input_autocorrelation,
         "length": length,

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import DTypeError, ShapeError
 from ..linearization import Array
-from ..validation import real_numbers
-from .validation import require_finite
+from ..validation.arrays import finite, real_numbers
 
 
 class ConstantInput:
@@ -55,7 +54,7 @@ class ConstantInput:
         if given.shape != (D,):
             raise ShapeError(f"x_const must have shape (D,) = ({D},), the input of one step, got {given.shape}")
         self.x = given.astype(np.float64)
-        require_finite(self.x, "x_const")
+        finite(self.x, "x_const")
         state = self._final(layer(self._input(1)))
         self._widths = [part.shape[-1] for part in state]
         self._tuple, self._layers = len(state) > 1, len(state[0])

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..linearization import Array
+from ..validation.scalars import positive, size
 from .memory import lag_table, linear_network
-from .validation import positive_number, whole_number
 
 _NEGLIGIBLE = 1e-9
 # Doublings of the number of summed powers: enough for radii up to about 1 - 1e-12.
@@ -111,8 +111,8 @@ def fisher_memory(
     3.1032106782
     """
     matrix, vector = linear_network(W, v)
-    noise = positive_number(noise_variance, "noise_variance", "squared units of the state")
-    wanted = None if max_lag is None else whole_number(max_lag, "max_lag", 0) + 1
+    noise = positive(noise_variance, "noise_variance", "squared units of the state")
+    wanted = None if max_lag is None else size(max_lag, "max_lag", 0) + 1
     factor = scipy.linalg.cho_factor(_gramian(matrix, noise * np.eye(len(matrix))))
     information = scipy.linalg.cho_solve(factor, np.eye(len(matrix)))
     # what W^k v and all later ones hold together, by the equation for the transpose

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import DTypeError, ShapeError
-from ..given import generator
 from ..linearization import Array
-from ..validation import plain
+from ..validation.arrays import finite, plain
+from ..validation.rng import generator
+from ..validation.scalars import index, positive, size
 from .dynamics import ConstantInput
 from .marginal import NEAR, marginal_modes
 from .matrices import rounding_of
 from .minimize import local_minima
-from .validation import positive_number, require_finite, whole_number
 
 # A slow point this many times further out than the starts is where gates saturate, and q falls on to infinity.
 _REACH = 2.0
@@ -107,7 +107,7 @@ class FixedPoints:
 
     def modes(self, point: int) -> tuple[Array, Array]:
         """Eigenvalues (S,) by descending modulus and eigenvectors (S, S), as columns, of one point's Jacobian."""
-        point = whole_number(point, "point", 0, len(self) - 1)
+        point = index(point, "point", len(self))
         values, vectors = np.linalg.eig(self.jacobians[point])
         order = np.argsort(-abs(values), kind="stable")
         return values[order], vectors[:, order]
@@ -222,13 +222,13 @@ def fixed_points(
     for the damping. ``slow`` is to be read in the units of the states: with q = 1e-5 a state moves .0045 a step.
     """
     system = ConstantInput(layer, x_const)
-    slow, tol = positive_number(slow, "slow", "squared state units"), positive_number(tol, "tol", "state units")
-    separation = positive_number(separation, "separation", "state units")
-    max_iterations = whole_number(max_iterations, "max_iterations", 1)
+    slow, tol = positive(slow, "slow", "squared state units"), positive(tol, "tol", "state units")
+    separation = positive(separation, "separation", "state units")
+    max_iterations = size(max_iterations, "max_iterations")
     begin = _starts(starts, system.state_size, rng)
     points, speed = local_minima(system, begin, tol, max_iterations)
-    size = np.maximum(1.0, np.linalg.norm(points, axis=1))
-    converged, q = speed <= tol * size, speed**2 / 2
+    magnitude = np.maximum(1.0, np.linalg.norm(points, axis=1))
+    converged, q = speed <= tol * magnitude, speed**2 / 2
     near = abs(points).max(axis=1) <= _REACH * max(1.0, float(abs(begin).max()))
     found = np.flatnonzero(converged | ((q <= slow) & near))
     # of points that are one, the slowest stands for all
@@ -271,8 +271,8 @@ def _jacobian_error(
     if not len(fixed):
         return error
     _, sizes, right = np.linalg.svd(jacobians[fixed] - np.eye(points.shape[1]))
-    size = np.maximum(1.0, np.linalg.norm(points[fixed], axis=1))
-    reach = size * np.minimum(tol / np.maximum(sizes[:, -1], tol), _DOUBT * np.cbrt(tol))
+    magnitude = np.maximum(1.0, np.linalg.norm(points[fixed], axis=1))
+    reach = magnitude * np.minimum(tol / np.maximum(sizes[:, -1], tol), _DOUBT * np.cbrt(tol))
     for sign in (1, -1):
         moved = system.jacobians(points[fixed] + sign * reach[:, None] * right[:, -1])
         change = np.linalg.norm(moved - jacobians[fixed], axis=(1, 2))
@@ -283,14 +283,14 @@ def _jacobian_error(
 def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | None) -> Array:
     """States (n, S) to start from."""
     if isinstance(starts, int | np.integer):
-        count = whole_number(starts, "starts", 1)
+        count = size(starts, "starts")
         return generator(rng).uniform(-1.0, 1.0, (count, S))
     given = plain(starts, "starts")
     if given.dtype.kind not in "fiu":
         raise DTypeError(f"starts must be real numbers, got dtype {given.dtype}")
     if given.ndim not in (1, 2) or given.shape[-1] != S or not given.size:
         raise ShapeError(f"starts must have shape (n, S) with S = {S}, the whole state, got {given.shape}")
-    require_finite(given, "starts")
+    finite(given, "starts")
     return np.atleast_2d(given).astype(np.float64)
 
 

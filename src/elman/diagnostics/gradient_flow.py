@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ShapeError
-from ..given import generator
 from ..linearization import Array, Linearization
-from ..validation import flag
+from ..validation.arrays import finite_numbers
+from ..validation.rng import generator
+from ..validation.scalars import flag, size
 from .causes import norm_bound
 from .growth import backward_growth, first_fitted_lag, forward_growth, unit_vectors
 from .singular_flow import singular_growth
-from .validation import real_array, trajectories, whole_number
+from .trajectories import trajectories
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,13 +179,13 @@ def gradient_flow(
     """
     lin = trajectories(lin, "gradient_flow")
     n, S = lin.n_sequences, lin.state_size
-    vectors = whole_number(vectors, "vectors", 1)
+    vectors = size(vectors, "vectors")
     bounds, singular_values = flag(bounds, "bounds"), flag(singular_values, "singular_values")
     rng = generator(rng)
     if start is None:
         ends = unit_vectors(rng, n, vectors, S)
     else:
-        given = real_array(start, "start")
+        given = finite_numbers(start, "start")
         if given.shape != (n, S):
             raise ShapeError(f"start must have shape (n, S) = {(n, S)}, got {given.shape}")
         ends = given[:, None]

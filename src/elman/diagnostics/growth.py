@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
 from ..linearization.norms import safe_norm
-from ..validation import real_numbers
+from ..validation.arrays import real_numbers
 
 # Squares of norms fit into float64 for factors of .007 .. 250 a step over 64 steps, in float32 for .2 .. 6 over 24;
 # whatever leaves that range is found out and repeated in shorter windows, so these set the speed only.

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
-from .validation import real_array
+from ..validation.arrays import finite_numbers
 
 MOST_LAGS = 1000
 
@@ -80,7 +80,7 @@ def checked_correlation(value: ArrayLike, D: int) -> Array:
     ArgumentError, ShapeError, DTypeError
         For numbers that are not correlations, another shape, or no numbers.
     """
-    array = real_array(value, "input_autocorrelation")
+    array = finite_numbers(value, "input_autocorrelation")
     if array.ndim not in (1, 2) or not 1 <= len(array) <= MOST_LAGS or (array.ndim == 2 and array.shape[1] != D):
         raise ShapeError(
             f"input_autocorrelation must have shape (p,), lags 1 .. p with p from 1 to {MOST_LAGS}, or (p, {D}), one "

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
-from ..validation import plain, real_numbers
+from ..validation.arrays import finite_numbers, plain, real_numbers
+from ..validation.scalars import size
 from .inputs import autocorrelated, checked_correlation, resampled, white
 from .sequences import (
     MOST_RESERVED,
@@ -25,7 +26,6 @@ from .sequences import (
     recurrent_part,
 )
 from .track_record import track_record
-from .validation import real_array, whole_number
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def simulated(
     length = given.n_steps if given is not None and declared.length is None else declared.length
     D = part.input_size
     if given is not None and declared.nothing:
-        T = whole_number(length, "length (steps)", 1)
+        T = size(length, "length (steps)", 1)
         sample, reserved = _halves(given, T, rng)
         rows = sample.x if model.batch_axis == 1 else sample.x.swapaxes(0, 1)
         drawn, mean, kind = resampled(rows, T, n, rng), rows.mean(axis=(0, 1), dtype=np.float64), "sample"
@@ -152,7 +152,7 @@ def simulated(
                 f'level "weights" must know what drives the network: declare {missing} (input_mean, input_sd for each '
                 "channel, input_autocorrelation where it is not white, length in steps), or give a sample of inputs, x"
             )
-        T = whole_number(length, "length (steps)", 1)
+        T = size(length, "length (steps)", 1)
         if (sd < 0).any():
             raise ArgumentError(f"input_sd must not be negative, got {sd.min():.4g}")
         kind = "white" if declared.autocorrelation is None else "autocorrelation"
@@ -200,7 +200,7 @@ def _halves(given: ModelSequences, T: int, rng: np.random.Generator) -> tuple[Mo
 
 def _channels(value: ArrayLike, name: str, D: int) -> Array:
     """One number a channel, shape (D,), from that or one number for all."""
-    array = real_array(value, name)
+    array = finite_numbers(value, name)
     if array.shape not in ((), (D,)):
         raise ShapeError(f"{name} must be one number, or one for each of the {D} channels; got shape {array.shape}")
     return np.broadcast_to(array, (D,))

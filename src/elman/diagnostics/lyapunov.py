@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
-from ..given import generator
 from ..linearization import Array, Linearization
+from ..validation.arrays import finite_numbers
+from ..validation.rng import generator
+from ..validation.scalars import size
 from .frames import pushed_frames
-from .matrices import real_array
 from .small_frames import small_growth
-from .validation import trajectories, whole_number
+from .trajectories import trajectories
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +112,7 @@ class LyapunovSpectrum:
         ArgumentError
             If the windows are shorter than the interval between decompositions: ask for ``interval=length`` then.
         """
-        length = whole_number(length, "length", 1, self.n_steps)
+        length = size(length, "length", 1, self.n_steps)
         if length < self.interval:
             raise ArgumentError(
                 f"length must be at least the {self.interval} steps between two decompositions, got {length}; run "
@@ -231,9 +232,9 @@ def lyapunov_spectrum(
     lin = trajectories(lin, "lyapunov_spectrum")
     T, S = lin.n_steps, lin.state_size
     k, warmup, start = frame_arguments(lin, k, warmup, frame, rng, "lyapunov_spectrum")
-    sequence = whole_number(sequence, "sequence", 0, lin.n_sequences - 1)
-    interval = None if interval is None else whole_number(interval, "interval", 1)
-    blocks = min(whole_number(blocks, "blocks", 2), T - warmup)
+    sequence = size(sequence, "sequence", 0, lin.n_sequences - 1)
+    interval = None if interval is None else size(interval, "interval")
+    blocks = min(size(blocks, "blocks", 2), T - warmup)
     length = (T - warmup) // blocks
     edges = [edge for edge in (warmup, *range(T - blocks * length, T + 1, length)) if edge > 0]
     rates, longest, condition = _local_rates(lin, start, sequence, edges, interval, warmup)
@@ -279,11 +280,11 @@ def frame_arguments(
         raise ArgumentError(f"{caller} needs a trajectory of at least 1 step, got 0")
     if warmup is None:
         warmup = min(max(50, T // 10), T // 2)
-    k = whole_number(S if k is None else k, "k", 1, S)
-    warmup = whole_number(warmup, "warmup", 0, T - 1)
+    k = size(S if k is None else k, "k", 1, S)
+    warmup = size(warmup, "warmup", 0, T - 1)
     if frame is None:
         return k, warmup, generator(rng).standard_normal((S, k))
-    start = real_array(frame, "frame")
+    start = finite_numbers(frame, "frame")
     if start.shape != (S, k):
         raise ShapeError(f"frame must have shape (S, k) = {(S, k)}, got {start.shape}")
     return k, warmup, start

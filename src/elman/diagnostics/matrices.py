@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import DTypeError, ShapeError
 from ..linearization import Array
-from ..validation import plain
-from .validation import real_array as real_array
-from .validation import require_finite
+from ..validation.arrays import finite, finite_numbers, plain
 
 
 def square_matrix(value: ArrayLike, name: str) -> Array:
@@ -34,7 +32,7 @@ def square_matrix(value: ArrayLike, name: str) -> Array:
             f"{name} must be a square matrix (H, H) with H >= 1, got shape {given.shape}; of a gated cell's "
             "weight_hh (G, H) pass one gate's H rows"
         )
-    return real_array(given, name)
+    return finite_numbers(given, name)
 
 
 def scaled(matrix: Array) -> tuple[Array, float]:
@@ -99,20 +97,5 @@ def sparse_or_operator(value: Any, name: str) -> Any:
     matrix: Any = csr_array(value.astype(np.float64))
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    require_finite(matrix.data, f"{name}.data")
+    finite(matrix.data, f"{name}.data")
     return matrix
-
-
-def variance(value: float, name: str) -> float:
-    """A finite number of at least 0.
-
-    Raises
-    ------
-    ArgumentError
-        For anything else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ArgumentError(f"{name} must be a number of at least 0, got {value!r}")
-    if not 0 <= value < np.inf:
-        raise ArgumentError(f"{name} must be finite and at least 0, got {value}")
-    return float(value)

@@ -23,7 +23,7 @@ import scipy.special
 
 from ..errors import ArgumentError
 from ..linearization import Array
-from .matrices import variance
+from ..validation.scalars import at_least_zero
 
 # |rate| up to which a phase is called critical: rounding of the fixed point
 _CRITICAL = 1e-9
@@ -181,8 +181,8 @@ def mean_field(
     >>> round(field.rate, 5), field.phase, field.critical_gain
     (0.15472, 'chaotic', 1.0)
     """
-    g, added = variance(gain, "gain"), variance(input_variance, "input_variance")
-    bias = variance(bias_variance, "bias_variance")
+    g, added = at_least_zero(gain, "gain"), at_least_zero(input_variance, "input_variance")
+    bias = at_least_zero(bias_variance, "bias_variance")
     if nonlinearity not in NONLINEARITIES:
         raise ArgumentError(f"nonlinearity must be one of {', '.join(map(repr, NONLINEARITIES))}, got {nonlinearity!r}")
     if not math.isfinite(g * g + added + bias):

@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
-from .matrices import real_array
+from ..validation.arrays import finite_numbers
+from ..validation.scalars import size
 from .memory import lag_table
-from .validation import whole_number
 
 # A lag of no memory exceeds the threshold with this probability (Dambre et al. 2012).
 _CHANCE = 1e-4
@@ -166,15 +166,15 @@ def measured_memory(
     >>> np.flatnonzero(result.per_lag > result.threshold).tolist()
     [0, 1, 2]
     """
-    s, u = real_array(states, "states"), real_array(inputs, "inputs")
+    s, u = finite_numbers(states, "states"), finite_numbers(inputs, "inputs")
     if s.ndim != 2 or s.shape[1] == 0:
         raise ShapeError(f"states must have shape (T, N) with N >= 1, got {s.shape}; take one sequence, states[:, b]")
     if u.shape == (len(s), 1):
         u = u[:, 0]
     if u.shape != (len(s),):
         raise ShapeError(f"inputs must have shape (T,) or (T, 1) with T = {len(s)} as the states, got {u.shape}")
-    last = 2 * s.shape[1] if max_lag is None else whole_number(max_lag, "max_lag", 0)
-    first = max(last, whole_number(warmup, "warmup", 0))
+    last = 2 * s.shape[1] if max_lag is None else size(max_lag, "max_lag", 0)
+    first = max(last, size(warmup, "warmup", 0))
     n = len(s) - first
     if n < s.shape[1] + 3:
         raise ArgumentError(

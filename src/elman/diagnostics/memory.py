@@ -24,10 +24,11 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
+from ..validation.arrays import finite_numbers
+from ..validation.scalars import size
 from .controllable import controllable_part, stored_rank
 from .marginal import marginal_modes, stability
-from .matrices import real_array, rounding_of, square_matrix
-from .validation import whole_number
+from .matrices import rounding_of, square_matrix
 
 # Longest impulse response that is computed: 4 million lags, enough for radii up to about 1 - 1e-5.
 _MOST_LAGS = 2**22
@@ -174,7 +175,7 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     11.0797664431
     """
     matrix, vector = linear_network(W, v)
-    wanted = None if max_lag is None else whole_number(max_lag, "max_lag", 0) + 1
+    wanted = None if max_lag is None else size(max_lag, "max_lag", 0) + 1
     reduced = controllable_part(matrix, vector)
     rank = len(reduced)
     per_lag = _capacity(scipy.linalg.eigvals(reduced) if rank else np.zeros(0), wanted or 0)
@@ -229,7 +230,7 @@ def _all_pass_response(poles: Array, least: int) -> Array:
 def linear_network(W: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
     """Check the matrix and the input vector of a stable linear network; float64."""
     matrix = square_matrix(W, "W")
-    vector = real_array(v, "v")
+    vector = finite_numbers(v, "v")
     if vector.shape != (len(matrix),):
         raise ShapeError(f"v must have shape (N,) = ({len(matrix)},) to fit W, got {vector.shape}")
     values = scipy.linalg.eigvals(matrix)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
-from .matrices import real_array
+from ..validation.arrays import finite_numbers
 from .mean_field import NONLINEARITIES, mean_field
 
 
@@ -104,7 +104,7 @@ def phase_diagram(
     """
     axes = []
     for values, name in ((gains, "gains"), (input_variances, "input_variances")):
-        axis = real_array(values, name)
+        axis = finite_numbers(values, name)
         if axis.ndim != 1 or len(axis) < 2:
             raise ShapeError(f"{name} must be a sequence of at least two numbers, got shape {axis.shape}")
         if (np.diff(axis) <= 0).any():

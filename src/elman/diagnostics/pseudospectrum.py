@@ -17,7 +17,7 @@ import scipy.linalg
 
 from ..errors import ArgumentError
 from ..linearization import Array
-from ..validation import real_numbers
+from ..validation.arrays import real_numbers
 from .resolvent import inverse_norm
 
 # Directions of the first radial searches: those of so many leading pairs of eigenvalues.

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..linearization import Array, ElementwiseFactors, Linearization
+from ..validation.scalars import positive, size
 from .causes import Causes, norm_bound
 from .curve import GrowthCurve
 from .describe import describe, local_rates, why_undecided
@@ -23,7 +24,6 @@ from .prescribe import Prescription, TunedPrescription, first_step
 from .rerun import Rerun
 from .sequences import GivenJacobians, ModelSequences, Sequences, as_sequences, refuse_unused, require_same
 from .tune import tune
-from .validation import positive_number, whole_number
 from .verification import Verification, measure
 
 _MEANING = {
@@ -228,8 +228,8 @@ class Diagnosis:
         """
         if isinstance(target, bool) or not isinstance(target, int | float) or not math.isfinite(target):
             raise ArgumentError(f"target must be a finite rate in nats per step, got {target!r}")
-        tolerance = positive_number(tolerance, "tolerance", "nats per step")
-        max_runs = whole_number(max_runs, "max_runs", 2)
+        tolerance = positive(tolerance, "tolerance", "nats per step")
+        max_runs = size(max_runs, "max_runs", 2)
         return tune(self._rerun("prescribe"), lever, float(target), tolerance, max_runs)
 
     def _rerun(self, caller: str) -> Rerun:

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
-from ..given import kind, model_cure
 from ..linearization import Array, Linearization
 from ..linearization.norms import row_norms
-from ..validation import real_numbers
+from ..validation.arrays import finite, finite_numbers, real_numbers
+from ..validation.sequences import side_by_side
+from ..validation.words import kind, model_cure
 from .chosen import Chosen
 from .labels import label_axis, target_axes
-from .validation import real_array, require_finite, side_by_side, trajectories
+from .trajectories import trajectories
 
 MOST_RESERVED = 32
 
@@ -271,12 +272,12 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
         )
     if array.shape[1 - axis] == 0:
         raise ArgumentError(f"x must have at least one time step, got shape {array.shape}")
-    require_finite(array, "x")
+    finite(array, "x")
     labels = None if y is None else side_by_side(y, "y", axis, 1 + target_axes(loss))
     if labels is not None:
         labels = real_numbers(labels, "y")
         label_axis(labels, array, axis, loss)
-        require_finite(labels, "y")
+        finite(labels, "y")
     return ModelSequences(model, array, labels, _states(h0, n), loss)
 
 
@@ -305,7 +306,7 @@ def _states(h0: Any, n: int) -> Any:
             swapped = h.ndim == 3 and h.shape[0] == n
             cure = "; sequences are its second axis with batch_first too: h0.swapaxes(0, 1)" if swapped else ""
             raise ShapeError(f"h0 must have shape (layers, {n}, H), one state for each sequence; got {h.shape}{cure}")
-        require_finite(h, "h0")
+        finite(h, "h0")
     return parts if isinstance(h0, (tuple, list)) else parts[0]
 
 
@@ -323,7 +324,7 @@ def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) 
             f"{lin.n_steps}: intervals come from the differences between sequences. Cut one long series into windows "
             "(elman.datasets.windows)"
         )
-    vectors = None if start is None else real_array(start, "start")
+    vectors = None if start is None else finite_numbers(start, "start")
     if vectors is not None and vectors.shape != (lin.n_sequences, lin.state_size):
         raise ShapeError(
             f"start must have shape (n, S) = {(lin.n_sequences, lin.state_size)}, one gradient with respect to the "

@@ -15,6 +15,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from ..linearization import Array
+from ..validation.scalars import positive, size
 from .gates import SpectrumByGate
 from .marginal import Stability, marginal_modes, semisimple, stability, time_constants
 from .matrices import frobenius_norm, rounding_of, scaled, sparse_or_operator, square_matrix
@@ -23,7 +24,6 @@ from .powers import TransientPeak, transient_peak
 from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, sigma_min_grid, window_about
 from .resolvent import kreiss_constant, numerical_radius
 from .spectrum_summary import summary
-from .validation import positive_number, whole_number
 
 # Largest matrix that is decomposed as a whole: a minute or so.
 DENSE_SIZE = 2000
@@ -147,7 +147,7 @@ class Spectrum:
         ----------
         Mengi and Overton, IMA J. Numer. Anal. 25 (2005) 648.
         """
-        return pseudospectral_radius(self._schur, self.eigenvalues, positive_number(eps, "eps", "the norm of W"))
+        return pseudospectral_radius(self._schur, self.eigenvalues, positive(eps, "eps", "the norm of W"))
 
     def pseudospectrum(self, points: int = 60, window: Sequence[float] | None = None) -> Pseudospectrum:
         """``sigma_min(z I - W)`` on a grid, to draw the pseudospectra from.
@@ -169,7 +169,7 @@ class Spectrum:
             For fewer points, or a window without an inside.
         """
         rectangle = window_about(self.eigenvalues, self.numerical_radius) if window is None else window
-        real, imag = grid_axes(rectangle, whole_number(points, "points", 2))
+        real, imag = grid_axes(rectangle, size(points, "points", 2))
         return Pseudospectrum(real, imag, sigma_min_grid(self._schur, real, imag), self.eigenvalues)
 
     @cached_property

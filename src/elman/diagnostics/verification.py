@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array
 from ..linearization.norms import safe_norm
-from ..validation import plain
+from ..validation.arrays import plain
 from .curve import GrowthCurve
 from .growth import unit_vectors
 from .intervals import DECISION_LEVEL, LEVEL, interval_text, welch_half_width

@@ -21,7 +21,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError, StateDictError
 from ..layers import GRU, LSTM, RNN, Network, Readout
 from ..layers.parameters import rounded
 from ..layers.recurrent import Recurrent
-from ..validation import flag
+from ..validation.scalars import flag
 from .keras_arrays import directions, is_cudnn, to_ours, to_theirs
 
 Array = NDArray[Any]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import DTypeError, ShapeError, StateDictError
 from ..layers import GRU
-from ..validation import plain
+from ..validation.arrays import plain
 
 Array = NDArray[Any]
 

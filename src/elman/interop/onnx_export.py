@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, MissingExtraError
 from ..files import check_target, replacing
 from ..layers import GRU, LSTM, RNN
-from ..validation import flag
+from ..validation.scalars import flag
 from .onnx_node import NONLINEARITIES, rows
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ArgumentError
 from ..layers import GRU, LSTM, RNN
 from ..layers.batch import Batch
-from ..lists import is_list
-from ..validation import plain
+from ..validation.arrays import plain
+from ..validation.sequences import is_list
 
 Array = NDArray[Any]
 Layer = RNN | LSTM | GRU

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from ..errors import StateDictError
 from ..layers import RNN, Network, Readout
 from ..layers.parameters import rounded
-from ..validation import plain
+from ..validation.arrays import plain
 
 Array = NDArray[Any]
 LAYER = ("W_xh", "W_hh", "b_h")

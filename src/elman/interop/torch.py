@@ -18,7 +18,7 @@ from ..files import listed, quoted
 from ..layers import GRU, LSTM, RNN, Network, Readout
 from ..layers.dense import Dense
 from ..layers.recurrent import Recurrent
-from ..validation import plain
+from ..validation.arrays import plain
 from .metadata import stated_under
 from .state_dict import CELLS, layer_from_weights
 

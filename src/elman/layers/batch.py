@@ -8,18 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, ShapeError
-from ..lists import is_list
-from ..validation import (
-    all_finite,
-    checked_lengths,
-    finite,
-    floating,
-    matching,
-    plain,
-    sequence_list,
-    sequences,
-    truths,
-)
+from ..validation.arrays import all_finite, finite, floating, matching, plain
+from ..validation.sequences import checked_lengths, is_list, sequence_list, sequences, truths
 from .affine import Rows
 from .schedule import Schedule, segmented
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..linearization.norms import row_norms
-from ..validation import choice, matching, number
+from ..validation.arrays import matching
+from ..validation.scalars import choice, number
 from .direction import Direction
 from .linearize import LayerLinearization
 

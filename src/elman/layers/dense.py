@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
-from ..given import generator
 from ..kernels.activations import NONLINEARITIES, activate_rows, scale_rows
-from ..validation import all_finite, choice, flag, matching, plain, real_array, real_dtype, size
+from ..validation.arrays import all_finite, finite_floats, matching, plain
+from ..validation.rng import generator
+from ..validation.scalars import choice, flag, real_dtype, size
 from .affine import Affine, Packed, Rows
 from .buffers import Buffers, Fresh, scratch
 from .initializers import Initializer, by_name
@@ -150,7 +151,7 @@ class Dense(Parameterised):
             raise ShapeError(
                 f"x must have input_size = {self.input_size} numbers in its last axis, got shape {given.shape}"
             )
-        a = real_array(given, "x", self.dtype)
+        a = finite_floats(given, "x", self.dtype)
         lead = a.shape[:-1]
         return Rows(a.reshape(-1), self.input_size, math.prod(lead)), lead
 

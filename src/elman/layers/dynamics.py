@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
-from ..validation import flag, index, size
+from ..validation.scalars import flag, index, size
 from .affine import Rows
 from .chain import cut_paths, lever_names, log_norms, turn
 from .linearize import LayerLinearization

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
-from ..given import generator
 from ..kernels.orthonormal import orthonormal_rows
 from ..kernels.orthonormal import spectral_radius as radius_of
-from ..validation import number, real_numbers
+from ..validation.arrays import real_numbers
+from ..validation.rng import generator
+from ..validation.scalars import number
 
 Array = NDArray[Any]
 Initializer = Callable[[tuple[int, ...], np.random.Generator], Array]

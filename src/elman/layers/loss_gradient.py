@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError
-from ..given import generator
 from ..linearization.norms import safe_norm
-from ..validation import finite, real_numbers
+from ..validation.arrays import finite, real_numbers
+from ..validation.rng import generator
 from .affine import Rows
 from .batch import Batch
 from .buffers import Fresh

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..given import kind, model_cure
 from ..kernels.exponential import exp, log
 from ..kernels.squares import sum_of_squares
 from ..kernels.subnormal import flushed
-from ..validation import all_finite, choice, in_place, plain
+from ..validation.arrays import all_finite, in_place, plain
+from ..validation.scalars import choice
+from ..validation.words import kind, model_cure
 
 Array = NDArray[Any]
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
-from ..given import kind, model_cure
-from ..validation import all_finite, choice, flag, matching
+from ..validation.arrays import all_finite, matching
+from ..validation.scalars import choice, flag
+from ..validation.words import kind, model_cure
 from .affine import Rows
 from .buffers import Buffers, Fresh
 from .dense import Dense

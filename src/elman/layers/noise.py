@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
-from ..given import generator
-from ..validation import flag, probability
+from ..validation.rng import generator
+from ..validation.scalars import flag, probability
 
 Array = NDArray[Any]
 

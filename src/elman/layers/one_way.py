@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..lists import is_list
+from ..validation.sequences import is_list
 from .chain import cut_paths, lever_names, log_norms, turn
 from .linearize import LayerLinearization
 from .loss_gradient import output_start

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
-from ..given import kind
-from ..validation import all_finite, finite, plain
+from ..validation.arrays import all_finite, finite, plain
+from ..validation.words import kind
 from .fixed import Fixed
 from .kept import Version
 

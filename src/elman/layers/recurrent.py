@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..cells import Cell
 from ..errors import ArgumentError, DTypeError
-from ..validation import flag, real_dtype, size
+from ..validation.scalars import flag, real_dtype, size
 from .affine import Rows
 from .batch import Batch
 from .bptt import cached_steps

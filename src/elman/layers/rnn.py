@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from ..cells import ELMAN
-from ..validation import choice
+from ..validation.scalars import choice
 from .initializers import Initializer
 from .recurrent import Recurrent
 

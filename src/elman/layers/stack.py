@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NonFiniteError
-from ..validation import all_finite
+from ..validation.arrays import all_finite
 from . import bptt
 from .affine import Rows
 from .batch import Batch

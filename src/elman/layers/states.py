@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ShapeError
-from ..given import kind
-from ..validation import plain, real_array
+from ..validation.arrays import finite_floats, plain
+from ..validation.words import kind
 from .layout import Layout
 
 Array = NDArray[Any]
@@ -67,7 +67,7 @@ class States:
             if given.shape != shape:
                 cure = _cure(given.shape, shape, part_name)
                 raise ShapeError(f"{part_name} must have shape {axes} = {shape}, got {given.shape}{cure}")
-            out[:, :, i, :size] = real_array(given, part_name, self.dtype).reshape(self.directions, B, size)
+            out[:, :, i, :size] = finite_floats(given, part_name, self.dtype).reshape(self.directions, B, size)
         return out
 
     def outward(self, state: Array, single: bool) -> Any:

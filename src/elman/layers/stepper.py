@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import NonFiniteError, ShapeError
-from ..validation import plain, real_array
+from ..validation.arrays import finite_floats, plain
 from .affine import Rows
 from .buffers import Fresh, aligned
 from .direction import Direction
@@ -88,7 +88,7 @@ class Stepper(Fixed):
         dtype = self._directions[0].dtype
         given = plain(x_t, "x_t")
         if given.dtype.kind != "f":
-            given = real_array(given, "x_t", dtype)  # says what is wrong
+            given = finite_floats(given, "x_t", dtype)  # says what is wrong
         if given.dtype.itemsize > dtype.itemsize:
             with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused by the state
                 given = given.astype(dtype)

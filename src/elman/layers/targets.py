@@ -7,8 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..errors import ShapeError
-from ..lists import beside, holds
-from ..validation import plain
+from ..validation.arrays import plain
+from ..validation.sequences import beside, holds
 from .batch import Batch
 
 Array = NDArray[Any]

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..validation import index, integer, real_numbers
+from ..validation.arrays import real_numbers
+from ..validation.scalars import index, integer
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
-from ..lists import holds
-from ..validation import real_numbers
+from ..validation.arrays import real_numbers
+from ..validation.sequences import holds
 from .norms import row_norms
 from .protocol import Array, Linearization
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
-from ..validation import plain, real_numbers
+from ..validation.arrays import plain, real_numbers
 from .norms import row_norms
 from .protocol import Array, Linearization
 

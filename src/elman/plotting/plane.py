@@ -11,7 +11,7 @@ import scipy.linalg
 from ..diagnostics.resolvent import top_eigenpair
 from ..errors import ArgumentError, MissingExtraError
 from ..linearization import Array, Linearization
-from ..validation import real_numbers
+from ..validation.arrays import real_numbers
 from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, legend_above_plane, some
 
 if TYPE_CHECKING:

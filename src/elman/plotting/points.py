@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ShapeError
 from ..linearization import Array
-from ..validation import real_numbers
+from ..validation.arrays import real_numbers
 from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, legend_above, legend_above_plane
 
 if TYPE_CHECKING:

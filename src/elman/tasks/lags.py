@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..given import generator
-from ..validation import size
+from ..validation.rng import generator
+from ..validation.scalars import size
 
 Array = NDArray[Any]
 

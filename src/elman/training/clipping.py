@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError
-from ..given import kind
 from ..kernels.squares import sum_of_squares
 from ..kernels.subnormal import flushed
+from ..validation.words import kind
 
 Array = NDArray[Any]
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError
-from ..given import generator, kind, model_cure
 from ..layers.losses import Loss, get_loss
 from ..layers.trace import spacing
-from ..validation import flag, size
+from ..validation.rng import generator
+from ..validation.scalars import flag, size
+from ..validation.words import kind, model_cure
 from .callbacks import Callback
 from .history import History
 from .loop import Training

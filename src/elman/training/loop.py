@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import NonFiniteError
 from ..layers.buffers import Buffers
 from ..layers.losses import Loss, broken, checked, is_own
-from ..validation import all_finite
+from ..validation.arrays import all_finite
 from .callbacks import Callback, Update
 from .clipping import global_norm, scale
 from .history import History

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, NonFiniteError
-from ..given import kind, model_cure
-from ..validation import all_finite
+from ..validation.arrays import all_finite
+from ..validation.words import kind, model_cure
 
 Array = NDArray[Any]
 

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
-from ..given import kind
 from ..kernels.squares import sum_of_squares
 from ..kernels.subnormal import flush
 from ..layers.fixed import Fixed
-from ..validation import number, plain
+from ..validation.arrays import plain
+from ..validation.scalars import number
+from ..validation.words import kind
 
 Array = NDArray[Any]
 

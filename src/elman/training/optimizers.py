@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
-from ..validation import flag, probability
+from ..validation.scalars import flag, probability
 from .optimizer import Optimizer, positive
 
 Array = NDArray[Any]

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layers.losses import Loss
-from ..lists import holds, is_list
-from ..validation import checked_lengths, finite, floating, plain, real_array, truths
+from ..validation.arrays import finite, finite_floats, floating, plain
+from ..validation.sequences import checked_lengths, holds, is_list, truths
 from .model import Model
 from .uneven import padded, valid_steps
 
@@ -279,7 +279,7 @@ def _target_values(y: Array, name: str, dtype: np.dtype[Any]) -> Array:
     """Bring real targets to the dtype of the output and classes to that of an index."""
     if y.dtype.kind in "iu":
         return y.astype(np.intp, copy=False)
-    return real_array(y, name, dtype)
+    return finite_floats(y, name, dtype)
 
 
 def _output_shape(model: Model, x: Array) -> tuple[int, ...]:

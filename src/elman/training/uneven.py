@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, ShapeError
-from ..lists import holds
-from ..validation import plain, sequence_list
+from ..validation.arrays import plain
+from ..validation.sequences import holds, sequence_list
 from .model import Model
 
 Array = NDArray[Any]

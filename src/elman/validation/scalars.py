@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .errors import ArgumentError, DTypeError
+from ..errors import ArgumentError, DTypeError
 
 
 def integer(value: Any, name: str) -> int:
@@ -24,17 +24,18 @@ def integer(value: Any, name: str) -> int:
     return int(value)
 
 
-def size(value: Any, name: str, least: int = 1) -> int:
-    """An integer argument such as a layer's size.
+def size(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
+    """An integer from ``least`` to ``most``, such as a layer's size.
 
     Raises
     ------
     DTypeError, ArgumentError
-        If it is not an integer, or less than ``least``.
+        If it is not an integer, or outside.
     """
     value = integer(value, name)
-    if value < least:
-        raise ArgumentError(f"{name} must be at least {least}, got {value}")
+    if value < least or (most is not None and value > most):
+        span = f"at least {least}" if most is None else f"in {least} .. {most}"
+        raise ArgumentError(f"{name} must be {span}, got {value}")
     return value
 
 
@@ -61,6 +62,33 @@ def number(value: Any, name: str) -> float:
     """
     if not np.isfinite(real(value, name)):
         raise ArgumentError(f"{name} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def positive(value: Any, name: str, unit: str = "") -> float:
+    """A finite real number above 0; ``unit`` says of what.
+
+    Raises
+    ------
+    DTypeError, ArgumentError
+        If it is not a number, or not positive and finite.
+    """
+    if not 0 < real(value, name) < np.inf:
+        what = f"a positive number of {unit}" if unit else "a positive finite number"
+        raise ArgumentError(f"{name} must be {what}, got {value!r}")
+    return float(value)
+
+
+def at_least_zero(value: Any, name: str) -> float:
+    """A finite real number that is not negative, such as a variance.
+
+    Raises
+    ------
+    DTypeError, ArgumentError
+        If it is not a number, or negative, or not finite.
+    """
+    if not 0 <= real(value, name) < np.inf:
+        raise ArgumentError(f"{name} must be finite and at least 0, got {value!r}")
     return float(value)
 
 

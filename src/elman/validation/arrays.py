@@ -1,31 +1,21 @@
-"""Checks of arguments, and the words for what is wrong with them. Compiled code checks nothing and relies on them.
-
-Each message names the argument, says what it must be and what it was, and gives the likely cure.
-"""
+"""Checks of arrays: what holds numbers, of which kind and shape, and whether they are finite."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import ArgumentError, DTypeError, ShapeError
-from .given import NUMBERS
-from .given import array as as_array
-from .scalars import choice as choice
-from .scalars import flag as flag
-from .scalars import index as index
-from .scalars import integer as integer
-from .scalars import number as number
-from .scalars import probability as probability
-from .scalars import real as real
-from .scalars import real_dtype as real_dtype
-from .scalars import size as size
+from ..errors import ArgumentError, DTypeError, ShapeError
+from .words import kind, package
 
 Array = NDArray[Any]
+
+NUMBERS = "fiubc"
+"""Kinds of dtypes that hold numbers; which of them an argument takes is for others to say."""
 
 
 def plain(value: ArrayLike, name: str) -> Array:
@@ -46,7 +36,7 @@ def plain(value: ArrayLike, name: str) -> Array:
             f"{name} must not be a masked array, whose mask would be lost; {name} must be a plain array: fill the "
             f"missing values first, such as {name}.filled(0.0)"
         )
-    return as_array(value, name)
+    return _read(value, name)
 
 
 def _masked(value: Any) -> bool:
@@ -54,6 +44,63 @@ def _masked(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(_masked(item) for item in value if isinstance(item, list | tuple | np.ma.MaskedArray))
     return isinstance(value, np.ma.MaskedArray)
+
+
+def _read(value: Any, name: str) -> NDArray[Any]:
+    """What was given as an array of numbers, without a copy where it is one.
+
+    Raises
+    ------
+    DTypeError
+        For what holds no numbers, or numbers that NumPy does not know.
+    ShapeError
+        For a list of rows of unequal length.
+    """
+    must = f"{name} must be an array of real numbers"
+    if value is None or isinstance(value, type):
+        cure = "give one, or leave out an argument that may be" if value is None else f"make one, {value.__name__}(...)"
+        raise DTypeError(f"{must}, got {kind(value)}: {cure}")
+    if isinstance(value, Iterator | Set):
+        raise DTypeError(
+            f"{must}, got {kind(value)}, which NumPy does not read: collect its items first, list({name}) for a list "
+            f"of sequences, np.array(list({name})) for one array"
+        )
+    if isinstance(value, Mapping):
+        raise DTypeError(f"{must}, got {kind(value)}: give one of its arrays")
+    if "bfloat16" in str(getattr(value, "dtype", "")):
+        way = f'{name}.astype("float32")'
+        if package(value) == "torch":
+            way = f"NumPy cannot read it, but {name}.float()"
+        raise DTypeError(f"{must}, float16, float32 or float64; got bfloat16: {way} holds the same numbers")
+    if getattr(value, "requires_grad", False) is True:
+        raise DTypeError(
+            f"{name} must be an array of numbers, and NumPy cannot read it as one: it is a tensor whose gradients its "
+            "framework follows. Give "
+            f"{name}.detach(); for weights, module.state_dict() in the place of dict(module.named_parameters())"
+        )
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(f"{must}, all rows of one length: {error}") from error
+    except (TypeError, RuntimeError) as error:
+        raise DTypeError(f"{must}, and NumPy cannot read it as one: {error}") from error
+    # words in rows have a shape to speak of first
+    if given.dtype.kind in NUMBERS or not given.size or (given.dtype.kind in "SU" and given.ndim):
+        return given
+    raise DTypeError(f"{must}, got {_objects(value, given, name)}")
+
+
+def _objects(value: Any, given: NDArray[Any], name: str) -> str:
+    """What an array without numbers is, and what to do."""
+    if given.dtype.kind != "O":
+        return f"{kind(value)}: convert it, {name}.astype(float)" if given.ndim else kind(value)
+    if not given.ndim:
+        return kind(value)
+    items = given.reshape(-1)
+    if any(np.ndim(item) for item in items if hasattr(item, "__len__") and not isinstance(item, str | bytes | Mapping)):
+        return f"an object array of {items.size} sequences: give them as a list, list({name})"
+    odd = next((item for item in items if not isinstance(item, int | float | np.number)), items[0])
+    return f"objects of shape {given.shape}, such as {kind(odd)}: convert them to numbers, {name}.astype(float)"
 
 
 def real_numbers(value: ArrayLike, name: str) -> Array:
@@ -111,7 +158,7 @@ def floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
     return array
 
 
-def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
+def finite_floats(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
     """As :func:`floating`, all numbers finite.
 
     Raises
@@ -122,6 +169,21 @@ def real_array(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
         If a number is not finite after the conversion.
     """
     array = floating(value, name, dtype)
+    finite(array, name)
+    return array
+
+
+def finite_numbers(value: ArrayLike, name: str) -> Array:
+    """A float64 copy of finite real numbers of any type.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`real_numbers`.
+    ArgumentError
+        If one is NaN or infinite.
+    """
+    array = real_numbers(value, name).astype(np.float64)
     finite(array, name)
     return array
 
@@ -169,127 +231,8 @@ def finite(
     )
 
 
-def sequences(x: ArrayLike, input_size: int, batch_first: bool, name: str = "x") -> tuple[Array, bool]:
-    """Bring sequences to time-major form.
-
-    Parameters
-    ----------
-    x : array_like
-        ``(T, B, D)``; ``(B, T, D)`` with ``batch_first``; or ``(T, D)`` for one sequence.
-
-    Returns
-    -------
-    x : ndarray, shape (T, B, D)
-        A view of what was given where that is an array.
-    single : bool
-        True for one sequence given without a batch axis.
-
-    Raises
-    ------
-    ShapeError, DTypeError
-        For a wrong number of axes or features.
-    """
-    given = plain(x, name)
-    axes = "(B, T, D)" if batch_first else "(T, B, D)"
-    if given.ndim not in (2, 3):
-        cure = "; for one feature add an axis: x[:, None]" if given.ndim == 1 else ""
-        raise ShapeError(f"{name} must have shape {axes}, or (T, D) for one sequence; got shape {given.shape}{cure}")
-    if given.shape[-1] != input_size:
-        raise ShapeError(
-            f"{name} must have D = input_size = {input_size} numbers in its last axis, got shape {given.shape}"
-            f"{_axis_cure(given.shape, input_size)}"
-        )
-    if given.ndim == 2:
-        return given[:, None], True
-    return given.swapaxes(0, 1) if batch_first else given, False
-
-
-def sequence_list(x: Sequence[ArrayLike], input_size: int, name: str = "x") -> tuple[Array, list[int]]:
-    """Lay sequences of several lengths side by side.
-
-    Parameters
-    ----------
-    x : list of array_like, each (T_i, D)
-
-    Returns
-    -------
-    padded : ndarray, shape (max T_i, B, D)
-        Zero beyond the end of a sequence.
-    lengths : list of int
-
-    Raises
-    ------
-    ShapeError, DTypeError
-        Naming the first that does not fit.
-    """
-    arrays = [plain(item, f"{name}[{i}]") for i, item in enumerate(x)]
-    for i, a in enumerate(arrays):
-        if a.ndim != 2 or a.shape[1] != input_size:
-            raise ShapeError(
-                f"a list {name} must hold one array (T_i, D) a sequence, rows of one length D = input_size = "
-                f"{input_size}; {name}[{i}] has shape {a.shape}"
-            )
-        floating(a[:0], f"{name}[{i}]", np.dtype(np.float64))
-    lengths = [len(a) for a in arrays]
-    dtype = np.result_type(*(a.dtype for a in arrays)) if arrays else np.dtype(np.float64)
-    padded = np.zeros((max(lengths, default=0), len(arrays), input_size), dtype)
-    for i, a in enumerate(arrays):
-        padded[: len(a), i] = a
-    return padded, lengths
-
-
-def checked_lengths(lengths: ArrayLike, T: int, B: int) -> NDArray[np.intp]:
-    """Valid steps of B sequences as an array (B,) of integers in 0 .. T; one number will do for one sequence.
-
-    Raises
-    ------
-    DTypeError, ShapeError, ArgumentError
-        If they are not integers, not B of them, or one lies outside.
-    """
-    given = plain(lengths, "lengths")
-    if given.size == 0:
-        given = given.astype(np.intp)
-    if given.dtype.kind not in "iu":
-        raise DTypeError(f"lengths must be integers, got dtype {given.dtype}")
-    if B == 1 and given.ndim == 0:
-        given = given[None]
-    if given.shape != (B,):
-        raise ShapeError(f"lengths must have shape (B,) = ({B},), one for each sequence, got {given.shape}")
-    steps: NDArray[np.intp] = given.astype(np.intp)
-    # a negative number is a large one without a sign
-    if (steps.view(np.uintp) > T).any():
-        bad = np.flatnonzero((given < 0) | (given > T))
-        raise ArgumentError(
-            f"lengths must lie in 0 .. T = {T}, the number of steps in x, got {given[bad[0]]} at index {bad[0]} "
-            f"({len(bad)} such lengths in all)"
-        )
-    return steps
-
-
-def truths(mask: Any) -> Array:
-    """A reset mask as an array of truth values.
-
-    Raises
-    ------
-    DTypeError
-        If it holds anything else.
-    """
-    given = plain(mask, "reset")
-    if given.dtype != bool:
-        raise DTypeError(f"reset must hold truth values (dtype bool), got dtype {given.dtype}: reset.astype(bool)")
-    return given
-
-
-def _axis_cure(shape: tuple[int, ...], size: int) -> str:
-    """Where the features seem to be instead."""
-    if size in shape[:-1]:
-        axis = shape.index(size)
-        return f"; axis {axis} has that length: move it to the end with np.moveaxis(x, {axis}, -1)"
-    return ""
-
-
 def matching(value: ArrayLike, name: str, shape: Sequence[int], axes: str, dtype: np.dtype[Any]) -> Array:
-    """An array of exactly one shape, converted as by :func:`real_array`.
+    """An array of exactly one shape, converted as by :func:`finite_floats`.
 
     Parameters
     ----------
@@ -304,4 +247,4 @@ def matching(value: ArrayLike, name: str, shape: Sequence[int], axes: str, dtype
     given = plain(value, name)
     if given.shape != tuple(shape):
         raise ShapeError(f"{name} must have shape {axes} = {tuple(shape)}, got {given.shape}")
-    return real_array(given, name, dtype)
+    return finite_floats(given, name, dtype)
