@@ -266,8 +266,8 @@ def test_wrong_arguments_are_refused():
         gradient_flow(lin, start=np.ones((12, 3)))
     with pytest.raises(ArgumentError, match="finite"):
         gradient_flow(lin, start=np.full((3, 12), np.inf))
-    for vectors in (0, 1.5, True):
-        with pytest.raises(ArgumentError, match="vectors must be"):
+    for vectors, error in ((0, ArgumentError), (1.5, DTypeError), (True, DTypeError)):
+        with pytest.raises(error, match="vectors must be"):
             gradient_flow(lin, vectors=vectors)
     with pytest.raises(ArgumentError, match="at least one sequence"):
         gradient_flow(JacobianStack(np.empty((4, 0, 3, 3))))

@@ -306,7 +306,7 @@ class TestLengths:
         x = np.zeros((5, 6, 3))
         x[0, 2, 1] = np.nan
         layer(x, lengths=[2, 6, 6, 6, 6])
-        with pytest.raises(ArgumentError, match=r"x must be finite, got nan at index \(0, 2, 1\)"):
+        with pytest.raises(ArgumentError, match=r"x must be finite, x\[0, 2, 1\] is nan"):
             layer(x, lengths=[3, 6, 6, 6, 6])
 
     def test_wrong_lists_are_refused(self):

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 import elman
 from elman.diagnostics.mean_field import NONLINEARITIES, mean_field
 from elman.diagnostics.phase_diagram import phase_diagram
-from elman.errors import ArgumentError, ShapeError
+from elman.errors import ArgumentError, DTypeError, ShapeError
 
 SMOOTH = ("tanh", "sigmoid")
 
@@ -144,10 +144,14 @@ def test_summary_and_dict():
     assert plain["rate"] == field.rate
 
 
-@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "1", True, None])
-def test_wrong_numbers_are_refused(wrong):
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [(-1, ArgumentError), (math.nan, ArgumentError), (math.inf, ArgumentError)]
+    + [(value, DTypeError) for value in ("1", True, None)],
+)
+def test_wrong_numbers_are_refused(wrong, error):
     for name, arguments in (("gain", (wrong,)), ("input_variance", (1, wrong)), ("bias_variance", (1, 0, wrong))):
-        with pytest.raises(ArgumentError, match=name):
+        with pytest.raises(error, match=name):
             mean_field(*arguments)
 
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 
 from elman.diagnostics.spectrum import spectrum
-from elman.errors import ArgumentError
+from elman.errors import ArgumentError, DTypeError
 
 
 def grcar(n):
@@ -124,9 +124,11 @@ def test_windows_without_an_inside_are_refused(window):
 
 def test_other_wrong_arguments_are_refused():
     s = spectrum(np.eye(2))
-    for eps in (0, -1.0, np.nan, np.inf, "a"):
+    for eps in (0, -1.0, np.nan, np.inf):
         with pytest.raises(ArgumentError, match="eps must be a positive number"):
             s.pseudospectral_radius(eps)
+    with pytest.raises(DTypeError, match="eps must be a number"):
+        s.pseudospectral_radius("a")
     with pytest.raises(ArgumentError, match="points must be at least 2"):
         s.pseudospectrum(1)
 

@@ -159,7 +159,7 @@ def test_without_inputs_it_is_autonomous():
         (np.zeros((6, 3, 4)), ShapeError, r"moveaxis\(x, 1, -1\)"),
         (np.zeros((6, 4, 5)), ShapeError, r"got shape \(6, 4, 5\)"),
         (np.zeros((1, 6, 4, 3)), ShapeError, r"\(T, B, D\)"),
-        (np.full((6, 4, 3), np.nan), ArgumentError, r"nan at index \(0, 0, 0\)"),
+        (np.full((6, 4, 3), np.nan), ArgumentError, r"x\[0, 0, 0\] is nan"),
         (np.full((6, 4, 3), np.inf), ArgumentError, "inf"),
     ],
 )

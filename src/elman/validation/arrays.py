@@ -225,8 +225,9 @@ def finite(
             return
     bad = np.argwhere(~good)
     at = tuple(int(i) for i in bad[0])
+    where = f"{name}[{', '.join(map(str, place(at)))}]" if at else name
     raise ArgumentError(
-        f"{name} must be finite, got {array[at]} at index {place(at)} ({len(bad)} such numbers in all); "
+        f"{name} must be finite, {where} is {array[at]} ({len(bad)} such numbers in all); "
         f"fill or remove missing values first (numbers beyond the range of {array.dtype} count as infinite)"
     )
 
