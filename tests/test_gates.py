@@ -2,18 +2,19 @@
 
 Two tables: what each argument of every public callable is, by its name, and how to call the callables that compute.
 The first fails on an argument that nobody has said anything about; the second gives every argument the standard bad
-values of its kind and wants an error of the package.
+values of its kind and wants the class of error that :mod:`elman.validation` promises for the mistake.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 
 import numpy as np
 import pytest
 
 import elman
-from elman.errors import ElmanError
+from elman.errors import ArgumentError, DTypeError, ElmanError, NonFiniteError, ShapeError
 from elman.layers.losses import get_loss
 
 X = np.random.default_rng(0).standard_normal((4, 3, 2))
@@ -44,13 +45,32 @@ BAD = {
         "array": np.array([0.5, 0.5]),
         "negative": -1.0,
     },
-    "choice": {"text": "nonsense", "None": None, "number": 1},
+    "choice": {"nonsense": "nonsense", "None": None, "number": 1},
     "dtype": {"text": "nonsense", "integer": "int64", "half": "float16", "complex": "complex128"},
 }
 BAD["linear"] = {name: make for name, make in BAD["array"].items() if name != "NaN"}  # NaN goes through a product
 BAD["flag or none"] = {name: value for name, value in BAD["flag"].items() if name != "None"}
 BAD["size or none"] = {name: value for name, value in BAD["size"].items() if name != "None"}
 BAD["any number"] = {name: value for name, value in BAD["number"].items() if name != "negative"}
+
+OUTSIDE = {"NaN", "negative", "nonsense"}
+"""Bad values of the right kind; all others are of another kind."""
+
+
+def promised(argument, title):
+    """The class of error for a bad value: the same mistake raises the same class everywhere."""
+    if title == "NaN" and argument in ("theta", "gradient", "x_t"):
+        return NonFiniteError
+    if title == "NaN" and argument in ("lengths", "reset"):
+        return DTypeError  # NaN makes the array one of floating-point numbers
+    if title == "list of masked" and argument in ("d_output", "reset"):
+        return ShapeError, DTypeError  # a list where one array is due
+    if title == "number" and argument == "plot_forecast(years)":
+        return ShapeError  # an array without axes
+    if argument == "mapping":
+        return ElmanError  # StateDictError for what a mapping of weights lacks
+    return ArgumentError if title in OUTSIDE else DTypeError
+
 
 KINDS = {
     "array": (
@@ -253,7 +273,7 @@ CALLS = {
             ("u", "linear", product, v),
             ("t0", "size", lambda t, p=product, v=v: p(v, t, 3)),
             ("t1", "size or none", lambda t, p=product, v=v: p(v, 2, t)),
-            ("norms", "linear", lambda n, p=product, v=v, T=lin.n_steps: p(v, norms=n), np.ones((2, 1))),
+            ("norms", "linear", lambda n, p=product, v=v: p(v, norms=n), np.ones((lin.n_steps, 2, 1))),
             ("t", "size", lambda t, lin=lin: lin.jacobian(t)),
             ("sequence", "size", lambda s, lin=lin: lin.jacobian(0, s)),
             ("sequence", "size", lambda s, lin=lin: lin.as_linear_operator(sequence=s)),
@@ -327,7 +347,7 @@ CALLS = {
     ]
     + [
         ("loss", "choice or none", lambda v: elman.diagnose(network(), X, Y, loss=v, rng=0)),
-        ("length", "size", lambda v: elman.diagnose(rnn(), level="weights", input_sd=1.0, length=v)),
+        ("length", "size or none", lambda v: elman.diagnose(rnn(), level="weights", input_sd=1.0, length=v)),
     ],
     "gradient_flow": [
         ("start", "array", lambda v: elman.gradient_flow(stack(), start=v), np.ones((2, 3))),
@@ -432,12 +452,17 @@ CALLS = {
     "check_gradients": [("x", "array", lambda v: elman.testing.check_gradients(rnn(), v), X)],
 }
 """Called thing: arguments, their kinds, a function of each alone, and for an array a good one."""
+BAD["object"] = {"text": "nonsense", "None": None, "number": 1.5, "class": elman.RNN}
+BAD["path"] = {"None": None, "number": 1.5, "list": []}
+BAD["path or none"] = {"number": 1.5, "list": []}
 BAD["step count"] = {name: value for name, value in BAD["size"].items() if name != "truth"}
 BAD["choice or none"] = {name: value for name, value in BAD["choice"].items() if name != "None"}
 BAD["masked"] = {name: BAD["array"][name] for name in ("masked", "list of masked")}
 
 CASES = [
-    pytest.param(call, bad(good[0]) if callable(bad) else bad, id=f"{thing}-{name}-{title}-{i}")
+    pytest.param(
+        call, bad(good[0]) if good and callable(bad) else bad, promised(name, title), id=f"{thing}-{name}-{title}-{i}"
+    )
     for thing, calls in CALLS.items()
     for i, (name, kind, call, *good) in enumerate(calls)
     for title, bad in BAD[kind].items()
@@ -479,9 +504,9 @@ def test_every_argument_that_can_be_wrong_is_tried():
     assert not missing
 
 
-@pytest.mark.parametrize(("call", "bad"), CASES)
-def test_bad_values_are_refused(call, bad):
-    with pytest.raises(ElmanError):
+@pytest.mark.parametrize(("call", "bad", "error"), CASES)
+def test_bad_values_are_refused(call, bad, error):
+    with pytest.raises(error):
         call(bad)
 
 
@@ -520,6 +545,13 @@ def test_a_sum_of_biases_that_overflows(cell, dtype, run):
         getattr(layer, run)(np.ones((2, 1, 2)))
 
 
+def plotted(plot, thing):
+    """A plot of something, with a good value for what else it needs."""
+    parameters = list(inspect.signature(plot).parameters.values())[1:]
+    others = {"ax": None, "length": 3, "actual": [1.0], "forecasts": {}}
+    return plot(thing, **{p.name: others[p.name] for p in parameters if p.default is p.empty})
+
+
 OUTPUT, CLASSES = np.random.default_rng(6).standard_normal((4, 3)), np.array([0, 1, 2, 0])
 ELSEWHERE = {
     "mse(output)": ("array", lambda v: get_loss("mse").value_and_gradient(v, OUTPUT), OUTPUT),
@@ -538,18 +570,48 @@ ELSEWHERE = {
     "check_adjoint(vectors)": ("size", lambda v: elman.testing.check_adjoint(stack(), vectors=v)),
 }
 """What is public and not walked above: losses and initialisers called by themselves, methods of results."""
+DIAGNOSIS = functools.cache(lambda: elman.diagnose(rnn(), X, rng=0))
+ELSEWHERE |= {
+    "verify(x)": ("array", lambda v: DIAGNOSIS().verify(v), X[::-1]),
+    "verify(h0)": ("array", lambda v: DIAGNOSIS().verify(X[::-1], h0=v), STATE),
+    "verify(start)": (
+        "array",
+        lambda v: elman.diagnose(stack(), start=np.ones((2, 3))).verify(stack(), start=v),
+        np.ones((2, 3)),
+    ),
+    "prescribe(target)": ("any number", lambda v: DIAGNOSIS().prescribe(v)),
+    "prescribe(tolerance)": ("number", lambda v: DIAGNOSIS().prescribe(0.0, tolerance=v)),
+    "prescribe(max_runs)": ("size", lambda v: DIAGNOSIS().prescribe(0.0, max_runs=v)),
+    "prescribe(lever)": ("choice", lambda v: DIAGNOSIS().prescribe(0.0, v)),
+    "angles(split)": ("size", lambda v: elman.covariant_vectors(stack()).angles(v)),
+    "save_safetensors(path)": ("path", lambda v: elman.interop.save_safetensors(rnn(), v)),
+    "load_safetensors(path)": ("path", elman.interop.load_safetensors),
+    "load_pt(path)": ("path", elman.interop.load_pt),
+    "from_onnx(model)": ("path", elman.interop.from_onnx),
+    "to_onnx(layer)": ("object", elman.interop.to_onnx),
+    "to_onnx(path)": ("path or none", lambda v: elman.interop.to_onnx(rnn(), v)),
+    "save_safetensors(model)": ("object", lambda v: elman.interop.save_safetensors(v, "never written")),
+    "check_cell(cell)": ("object", elman.testing.check_cell),
+}
+PLOTS = {name: getattr(elman.plotting, name) for name in elman.plotting.__all__}
+ELSEWHERE |= {
+    f"{name}({next(iter(inspect.signature(plot).parameters))})": ("object", functools.partial(plotted, plot))
+    for name, plot in PLOTS.items()
+}
 LOSS_OF_NAN = ("mse(output)", "mse(target)", "cross_entropy(output)", "cross_entropy(target)")
 
 
 @pytest.mark.parametrize(
-    ("call", "bad"),
+    ("call", "bad", "error"),
     [
-        pytest.param(call, bad(good[0]) if callable(bad) else bad, id=f"{thing}-{title}")
+        pytest.param(
+            call, bad(good[0]) if good and callable(bad) else bad, promised(thing, title), id=f"{thing}-{title}"
+        )
         for thing, (kind, call, *good) in ELSEWHERE.items()
         for title, bad in BAD[kind].items()
         if title != "NaN" or thing not in LOSS_OF_NAN  # whose loss is NaN, which training refuses
     ],
 )
-def test_bad_values_are_refused_elsewhere(call, bad):
-    with pytest.raises(ElmanError):
+def test_bad_values_are_refused_elsewhere(call, bad, error):
+    with pytest.raises(error):
         call(bad)

@@ -24,7 +24,7 @@ LIBRARY = MODEL | {"diagnostics"}
 
 FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "_version": (set(), set()),
-    "files": ({"errors"}, set()),
+    "files": ({"validation", "errors"}, set()),
     "errors": (set(), set()),
     "validation": ({"errors"}, {"numpy"}),
     "linearization": ({"validation", "errors"}, {"numpy", "scipy.sparse.linalg.LinearOperator"}),
@@ -35,7 +35,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "diagnostics": ({"linearization", "validation", "errors"}, {"numpy", "scipy"}),
     "datasets": (LIBRARY, {"numpy"}),
     "interop": (LIBRARY | {"files"}, {"numpy", "torch", "onnx", "keras", "safetensors"}),
-    "plotting": (LIBRARY | {"files"}, {"numpy", "scipy", "matplotlib"}),
+    "plotting": (LIBRARY | {"files", "monitor"}, {"numpy", "scipy", "matplotlib"}),
     "testing": (LIBRARY, {"numpy", "scipy"}),
     "monitor": (LIBRARY, {"numpy"}),
     "precompile": (LIBRARY, {"numpy", "tqdm"}),

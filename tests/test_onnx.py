@@ -1027,9 +1027,11 @@ def test_refused_files(tmp_path):
     with pytest.raises(FileNotFoundError):
         from_onnx(tmp_path / "missing.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"\xff not a model")
-    for bad in (tmp_path / "bad.onnx", b"\xff not a model", 3):
+    for bad in (tmp_path / "bad.onnx", b"\xff not a model"):
         with pytest.raises(ArgumentError, match="model must be an ONNX model: a path, its bytes, or a ModelProto"):
             from_onnx(bad)
+    with pytest.raises(DTypeError, match="model must be an ONNX model: .* got 3 \\(int\\)"):
+        from_onnx(3)
 
 
 def test_onnx_is_named_where_it_is_missing(monkeypatch):

@@ -19,7 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import ArgumentError, WriteError
+from .errors import ArgumentError, DTypeError, WriteError
+from .validation.words import kind
 
 LEFTOVER = 3600.0
 """Seconds after which a temporary file that nobody wrote to belongs to a run that was killed."""
@@ -54,9 +55,13 @@ def checked_name(path: str | os.PathLike[str]) -> str:
 
     Raises
     ------
+    DTypeError
+        If it is no path at all.
     ArgumentError
         If it holds a NUL, or letters that the file system's encoding does not have.
     """
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise DTypeError(f"path must be a string or a pathlib.Path, got {kind(path)}")
     text = os.fsdecode(path)
     try:
         os.fsencode(text)

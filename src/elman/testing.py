@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .cells import Cell
-from .errors import NonFiniteError
+from .errors import DTypeError, NonFiniteError
 from .kernels import parallel
 from .kernels.parallel import get_num_threads, set_num_threads
 from .layers.buffers import Fresh
@@ -22,6 +22,7 @@ from .linearization import Linearization
 from .validation.arrays import real_numbers
 from .validation.rng import generator
 from .validation.scalars import number, size
+from .validation.words import kind
 
 Array = NDArray[Any]
 Step = Callable[[Mapping[str, Array], Array, Array], Array]
@@ -176,7 +177,11 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
     ------
     AssertionError
         Naming what failed.
+    DTypeError
+        If it is no cell.
     """
+    if not isinstance(cell, Cell):
+        raise DTypeError(f"cell must be an elman.cells.Cell, such as elman.cells.LSTM, got {kind(cell)}")
     rng = generator(rng)
     with _two_threads():
         for name in cell.variants if variant is None else (variant,):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError
 from ..linearization import Array, ElementwiseFactors, Linearization
 from ..validation.rng import generator
 from ..validation.scalars import positive, size
@@ -126,9 +126,9 @@ def diagnose(
     recurrent networks by S. Hochreiter (1991), Y. Bengio, P. Simard and P. Frasconi (1994), and R. Pascanu, T. Mikolov
     and Y. Bengio (2013).
     """
-    if level not in LEVELS:
+    if not isinstance(level, str) or level not in LEVELS:
         names = ", ".join(f'"{name}" ({each.words})' for name, each in LEVELS.items())
-        raise ArgumentError(f"level must be one of {names}; got {level!r}")
+        raise (ArgumentError if isinstance(level, str) else DTypeError)(f"level must be one of {names}; got {level!r}")
     plan = LEVELS[level]
     check_model(model)
     threshold = positive(threshold, "threshold", "nats (log(100) by default)")

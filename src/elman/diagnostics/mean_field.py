@@ -23,7 +23,7 @@ import scipy.special
 
 from ..errors import ArgumentError
 from ..linearization import Array
-from ..validation.scalars import at_least_zero
+from ..validation.scalars import at_least_zero, choice
 
 # |rate| up to which a phase is called critical: rounding of the fixed point
 _CRITICAL = 1e-9
@@ -183,8 +183,7 @@ def mean_field(
     """
     g, added = at_least_zero(gain, "gain"), at_least_zero(input_variance, "input_variance")
     bias = at_least_zero(bias_variance, "bias_variance")
-    if nonlinearity not in NONLINEARITIES:
-        raise ArgumentError(f"nonlinearity must be one of {', '.join(map(repr, NONLINEARITIES))}, got {nonlinearity!r}")
+    nonlinearity = choice(nonlinearity, "nonlinearity", NONLINEARITIES)
     if not math.isfinite(g * g + added + bias):
         raise ArgumentError(
             f"gain^2 + input_variance + bias_variance must be a finite float64, got gain {g:.4g}, input_variance "

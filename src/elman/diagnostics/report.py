@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..linearization import Array, ElementwiseFactors, Linearization
-from ..validation.scalars import positive, size
+from ..validation.scalars import number, positive, size
 from .causes import Causes, norm_bound
 from .curve import GrowthCurve
 from .describe import describe, local_rates, why_undecided
@@ -226,11 +226,10 @@ class Diagnosis:
         -----
         Secant steps on the log scale (or on the bias), kept inside a bracket once there is one.
         """
-        if isinstance(target, bool) or not isinstance(target, int | float) or not math.isfinite(target):
-            raise ArgumentError(f"target must be a finite rate in nats per step, got {target!r}")
+        target = number(target, "target (a rate in nats per step)")
         tolerance = positive(tolerance, "tolerance", "nats per step")
         max_runs = size(max_runs, "max_runs", 2)
-        return tune(self._rerun("prescribe"), lever, float(target), tolerance, max_runs)
+        return tune(self._rerun("prescribe"), lever, target, tolerance, max_runs)
 
     def _rerun(self, caller: str) -> Rerun:
         """What a change is tried on."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from ..errors import ArgumentError, NonFiniteError
+from ..validation.scalars import choice
 from .curve import GrowthCurve
 from .prescribe import LARGEST_LOG, TunedPrescription
 from .rerun import Change, Rerun, turned, unchanged
@@ -26,9 +27,9 @@ def tune(run: Rerun, lever: str, target: float, tolerance: float, max_runs: int)
     """
     part = recurrent_part(run.batches[0].model)
     levers = () if part is None else part.levers
-    if lever not in levers:
-        offered = ", ".join(map(repr, levers)) or "none (this model offers no change)"
-        raise ArgumentError(f"lever must be one of {offered}, got {lever!r}")
+    if part is None:
+        raise ArgumentError(f"lever must be left out: this model offers no change, got {lever!r}")
+    choice(lever, "lever", levers)
 
     def change(position: float) -> Change:
         return turned(lever, _amount(lever, position)) if position else unchanged

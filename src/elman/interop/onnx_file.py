@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, ElmanError, MissingExtraError
+from ..errors import ArgumentError, DTypeError, ElmanError, MissingExtraError
 from ..files import check_source, quoted, shown
+from ..validation.words import kind
 from .onnx_graph import is_recurrent
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def load(model: str | os.PathLike[str] | bytes | ModelProto) -> ModelProto:
         import onnx
     except ImportError as error:
         raise MissingExtraError("onnx", "onnx", "elman.interop.onnx.from_onnx") from error
+    if not isinstance(model, str | os.PathLike | bytes | onnx.ModelProto):
+        raise DTypeError(f"model must be an ONNX model: a path, its bytes, or a ModelProto; got {kind(model)}")
     if isinstance(model, str | os.PathLike):
         size = check_source(model)
         if size >= MOST_BYTES:

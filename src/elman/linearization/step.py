@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from ..validation.arrays import plain, real_numbers
+from ..validation.scalars import size
 from .norms import row_norms
 from .protocol import Array, Linearization
 
@@ -76,10 +77,8 @@ class StepLinearization(Linearization):
         if vjp is not None and not callable(vjp):
             raise DTypeError(f"vjp must be a function or None, got {type(vjp).__name__}")
         start = _start(s0)
-        if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 0:
-            raise ArgumentError(f"n_steps must be an integer of at least 0, got {n_steps!r}")
         self._push, self._pull = jvp, vjp
-        self.n_steps, self.state_size = int(n_steps), start.shape[-1]
+        self.n_steps, self.state_size = size(n_steps, "n_steps", least=0), start.shape[-1]
         self.n_sequences = 1 if start.ndim == 1 else len(start)
         self.dtype = np.dtype(np.float64)
         self._inputs = self._driven(inputs, start.ndim == 1)

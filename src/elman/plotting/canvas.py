@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..errors import MissingExtraError
+from ..errors import DTypeError, MissingExtraError
 from ..linearization import Array
+from ..validation.words import kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +21,27 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "0.4"
 _DECADES_WITH_MINOR_TICKS = 8
 # Size in inches of a legend entry of about 30 letters in this font.
 _FONT, _ENTRY_WIDTH, _ENTRY_HEIGHT = 8.5, 2.4, 0.18
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def draws_results(plot: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function that draws a result: DTypeError for anything but what its first argument is declared to be.
+
+    Classes are compared by name, since a picture of one kind of result should not import all others.
+    """
+    declared = next(iter(plot.__annotations__.values())).split(" | ")
+
+    @functools.wraps(plot)
+    def checked(*args: P.args, **others: P.kwargs) -> R:
+        result = args[0] if args else next(iter(others.values()), None)
+        if isinstance(result, type) or not {c.__name__ for c in type(result).__mro__} & set(declared):
+            raise DTypeError(f"{plot.__name__} draws a {' or '.join(declared)}, got {kind(result)}")
+        return plot(*args, **others)
+
+    return checked
 
 
 def axes_for(ax: Axes | None, purpose: str, size: tuple[float, float] = (6.4, 4.4)) -> Axes:

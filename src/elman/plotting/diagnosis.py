@@ -17,6 +17,7 @@ from .canvas import (
     axes_for,
     decade_axis,
     decades,
+    draws_results,
     mark_extinct,
     some,
     span,
@@ -36,6 +37,7 @@ _X_LABEL = "lag (steps back from the end)"
 _Y_LABEL = "gradient norm relative to lag 0"
 
 
+@draws_results
 def plot_diagnosis(diagnosis: Diagnosis, ax: Axes | None = None) -> Axes:
     """Draw the predicted growth of gradients by lag, with its intervals, the thresholds of the verdict and the horizon.
 
@@ -91,6 +93,7 @@ def plot_diagnosis(diagnosis: Diagnosis, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@draws_results
 def plot_directions(diagnosis: BidirectionalDiagnosis, ax: Axes | None = None) -> Axes:
     """Draw the growth of gradients in every direction of a bidirectional model, and of the whole.
 
@@ -136,6 +139,7 @@ def plot_directions(diagnosis: BidirectionalDiagnosis, ax: Axes | None = None) -
     return ax
 
 
+@draws_results
 def plot_verification(verification: Verification, ax: Axes | None = None) -> Axes:
     """Draw measured gradients beside the prediction, which was made from other sequences.
 

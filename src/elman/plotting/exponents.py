@@ -8,7 +8,7 @@ import numpy as np
 
 from ..diagnostics.intervals import LEVEL, t_quantile
 from ..linearization import Array
-from .canvas import BLUE, GREY, add_title, axes_for, legend_above
+from .canvas import BLUE, GREY, add_title, axes_for, draws_results, legend_above
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _EARLIER = ((0.25, "x"), (0.5, "+"))
 
 
+@draws_results
 def plot_lyapunov(result: LyapunovSpectrum, ax: Axes | None = None) -> Axes:
     """Draw the exponents in descending order with 95 % t intervals, and what they were earlier in the run.
 
@@ -76,6 +77,7 @@ def plot_lyapunov(result: LyapunovSpectrum, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@draws_results
 def plot_finite_time(result: LyapunovSpectrum, length: int, ax: Axes | None = None) -> Axes:
     """Draw how much the exponents over windows of ``length`` steps differ from place to place.
 

@@ -18,6 +18,7 @@ from .canvas import (
     below_legend,
     decade_axis,
     decades,
+    draws_results,
     factor,
     mark_extinct,
     some,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..diagnostics.gradient_flow import GradientFlow
 
 
+@draws_results
 def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
     """Draw gradients pulled back and tangent vectors pushed forward against the lag, with the bounds if there are any.
 
@@ -79,6 +81,7 @@ def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@draws_results
 def plot_bounds(flow: GradientFlow, ax: Axes) -> Axes:
     """Add the bounds of a flow to another picture of the same gradients, whose range grows by half at most.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..diagnostics.fisher import FisherMemory
 from ..diagnostics.measured_memory import MeasuredMemory
-from .canvas import BLUE, GREY, ORANGE, axes_for, legend_above, some
+from .canvas import BLUE, GREY, ORANGE, axes_for, draws_results, legend_above, some
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _MARKS = 40
 
 
+@draws_results
 def plot_memory(memory: MemoryCapacity | MeasuredMemory | FisherMemory, ax: Axes | None = None) -> Axes:
     """Draw what a network holds of its input over the lag. Several may share the axes, such as exact and measured.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..diagnostics.mean_field import mean_field
-from .canvas import BLUE, GREY, ORANGE, add_title, axes_for, legend_above
+from .canvas import BLUE, GREY, ORANGE, add_title, axes_for, draws_results, legend_above
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,7 @@ _GAIN = "gain $g$ of the recurrent weights"
 _RATE = "mean-field rate (nats per step)"
 
 
+@draws_results
 def plot_mean_field(field: MeanField, ax: Axes | None = None) -> Axes:
     """Draw the mean-field rate over the gain for the variances of one network, and the network on it.
 
@@ -61,6 +62,7 @@ def plot_mean_field(field: MeanField, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@draws_results
 def plot_phase_diagram(diagram: PhaseDiagram, ax: Axes | None = None) -> Axes:
     """Draw the mean-field rate as a map over gain and input variance, with the boundary between order and chaos.
 

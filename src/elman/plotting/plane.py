@@ -12,7 +12,7 @@ from ..diagnostics.resolvent import top_eigenpair
 from ..errors import ArgumentError, MissingExtraError
 from ..linearization import Array, Linearization
 from ..validation.arrays import real_numbers
-from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, legend_above_plane, some
+from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, draws_results, legend_above_plane, some
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +32,7 @@ _LEAST_CONTOURS, _MOST_CONTOURS = 5, 8
 _COLUMNS = 4
 
 
+@draws_results
 def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
     """Draw the eigenvalues of a recurrent matrix with the unit circle and its field of values; marginal ones marked.
 
@@ -70,6 +71,7 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@draws_results
 def plot_partial_spectrum(spectrum: PartialSpectrum, ax: Axes | None = None) -> Axes:
     """Draw the eigenvalues of a large matrix that were found, with the circle of its norm, which holds all of them.
 
@@ -109,6 +111,7 @@ def _mark_marginal(ax: Axes, spectrum: Spectrum | PartialSpectrum) -> None:
         ax.plot(z.real, z.imag, "D", markersize=8, markerfacecolor="none", color=GREEN, label=label)
 
 
+@draws_results
 def plot_pseudospectrum(
     pseudospectrum: Pseudospectrum, ax: Axes | None = None, *, levels: Sequence[float] | None = None
 ) -> Axes:
@@ -165,6 +168,7 @@ def _levels(log_sigma: Array) -> Array:
     return 10.0 ** powers[-_MOST_CONTOURS:]
 
 
+@draws_results
 def plot_spectrum_by_gate(spectra: SpectrumByGate) -> Figure:
     """Draw the eigenvalues of each recurrent matrix in a panel of its own, all to the same scale.
 
@@ -211,6 +215,7 @@ def plot_spectrum_by_gate(spectra: SpectrumByGate) -> Figure:
     return figure
 
 
+@draws_results
 def plot_jacobian_spectrum(
     lin: Linearization, ax: Axes | None = None, *, steps: Sequence[int] | None = None, sequence: int = 0
 ) -> Axes:

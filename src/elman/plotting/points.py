@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ..errors import ShapeError
 from ..linearization import Array
 from ..validation.arrays import real_numbers
-from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, legend_above, legend_above_plane
+from .canvas import BLUE, GREEN, GREY, ORANGE, add_title, axes_for, draws_results, legend_above, legend_above_plane
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _SHOWN_TRAJECTORIES = 50
 
 
+@draws_results
 def plot_fixed_points(result: FixedPoints, axes: Any = None, *, trajectories: ArrayLike | None = None) -> Any:
     """Draw the eigenvalues of every point, and the points on two principal components, side by side.
 
@@ -56,6 +57,7 @@ def plot_fixed_points(result: FixedPoints, axes: Any = None, *, trajectories: Ar
     return axes
 
 
+@draws_results
 def plot_point_eigenvalues(result: FixedPoints, ax: Axes | None = None) -> Axes:
     """Draw the eigenvalues of the Jacobian at every point in the complex plane with the unit circle.
 
@@ -91,6 +93,7 @@ def plot_point_eigenvalues(result: FixedPoints, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@draws_results
 def plot_points(result: FixedPoints, ax: Axes | None = None, *, trajectories: ArrayLike | None = None) -> Axes:
     """Draw the points on the two directions in which they, or the trajectories, vary most.
 

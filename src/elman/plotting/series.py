@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ShapeError
-from .canvas import BLUE, GREY, ORANGE, axes_for, legend_above, some
+from ..validation.arrays import real_numbers
+from .canvas import BLUE, GREY, ORANGE, axes_for, draws_results, legend_above, some
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _FORECAST_STYLES = ((BLUE, "--", "s"), (ORANGE, "-.", "^"), ("#009E73", ":", "D"), ("#CC79A7", (0, (5, 1)), "v"))
 
 
+@draws_results
 def plot_history(history: History, ax: Axes | None = None) -> Axes:
     """Draw the losses by epoch, and behind them the gradient norm of each update on an axis of its own.
 
@@ -95,8 +97,8 @@ def plot_forecast(
     ShapeError
         If the arrays do not have one shape (n,).
     """
-    when, series = np.asarray(years, dtype=np.float64), np.asarray(actual, dtype=np.float64)
-    curves = {name: np.asarray(values, dtype=np.float64) for name, values in forecasts.items()}
+    when, series = (real_numbers(a, name).astype(float) for a, name in ((years, "years"), (actual, "actual")))
+    curves = {name: real_numbers(values, f"forecasts[{name!r}]").astype(float) for name, values in forecasts.items()}
     for name, values in {"years": when, "actual": series, **curves}.items():
         if values.ndim != 1 or values.shape != when.shape:
             raise ShapeError(f"years, actual and every forecast must have one shape (n,); {name} has {values.shape}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .canvas import BLUE, GREY, ORANGE, add_title, axes_for, legend_above
+from .canvas import BLUE, GREY, ORANGE, add_title, axes_for, draws_results, legend_above
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..diagnostics.prescribe import TunedPrescription
 
 
+@draws_results
 def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     """Draw what each trial did to the rate: predicted, measured, and for W_hh along a frozen trajectory.
 
@@ -65,6 +66,7 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@draws_results
 def plot_prescription(tuned: TunedPrescription, ax: Axes | None = None) -> Axes:
     """Draw the rate over the amounts that a search tried, the target, and what held-out sequences measured.
 

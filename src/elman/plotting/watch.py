@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, MissingExtraError
-from .canvas import BLUE, GREY, ORANGE, legend_above, some
+from .canvas import BLUE, GREY, ORANGE, draws_results, legend_above, some
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ..monitor import Monitor
 
-def plot_monitor(monitor: Any, axes: Any = None) -> Any:
+
+@draws_results
+def plot_monitor(monitor: Monitor, axes: Any = None) -> Any:
     """Draw rate, horizon, radius with saturation, and gradient norm by lag over the updates of a training.
 
     Parameters

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, NonFiniteError
 from ..kernels.squares import sum_of_squares
 from ..kernels.subnormal import flushed
+from ..validation.scalars import real
 from ..validation.words import kind
 
 Array = NDArray[Any]
@@ -79,7 +80,7 @@ def clip_by_global_norm(gradient: Array, max_norm: float) -> float:
     NonFiniteError
         If the norm is not finite: scaling would turn one bad entry into NaN everywhere. The gradient stays as it was.
     """
-    if isinstance(max_norm, bool) or not isinstance(max_norm, int | float | np.number) or not max_norm >= 0.0:
+    if not real(max_norm, "max_norm") >= 0.0:
         raise ArgumentError(f"max_norm must be a number >= 0 (inf clips nothing), got {max_norm!r}")
     norm = global_norm(gradient)
     if not math.isfinite(norm):

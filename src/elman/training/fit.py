@@ -13,7 +13,7 @@ from ..errors import ArgumentError, DTypeError
 from ..layers.losses import Loss, get_loss
 from ..layers.trace import spacing
 from ..validation.rng import generator
-from ..validation.scalars import flag, size
+from ..validation.scalars import flag, real, size
 from ..validation.words import kind, model_cure
 from .callbacks import Callback
 from .history import History
@@ -110,7 +110,7 @@ def fit(
     progress = flag(progress, "progress")
     epochs, batch_size = size(epochs, "epochs"), size(batch_size, "batch_size")
     truncation = None if truncation is None else size(truncation, "truncation")
-    if clip_norm is not None and not (isinstance(clip_norm, (int, float, np.number)) and clip_norm > 0.0):
+    if clip_norm is not None and not real(clip_norm, "clip_norm") > 0.0:
         raise ArgumentError(f"clip_norm must be positive, or None for no clipping, got {clip_norm!r}")
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
         raise DTypeError(f"callbacks must be a sequence of callables, such as (callback,), got {callbacks!r}")

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
+from ..errors import DTypeError, NonFiniteError, ShapeError, StateDictError
 from ..kernels.squares import sum_of_squares
 from ..kernels.subnormal import flush
 from ..layers.fixed import Fixed
 from ..validation.arrays import plain
-from ..validation.scalars import number
+from ..validation.scalars import positive
 from ..validation.words import kind
 
 Array = NDArray[Any]
@@ -259,11 +259,3 @@ class Optimizer(Fixed, ABC):
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.hyperparameters)
         return f"{type(self).__name__}({settings})"
-
-
-def positive(value: Any, name: str) -> float:
-    """A number above 0."""
-    value = number(value, name)
-    if value <= 0.0:
-        raise ArgumentError(f"{name} must be a positive finite number, got {value!r}")
-    return value

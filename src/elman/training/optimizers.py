@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
-from ..validation.scalars import flag, probability
-from .optimizer import Optimizer, positive
+from ..validation.scalars import flag, positive, probability
+from .optimizer import Optimizer
 
 Array = NDArray[Any]
 

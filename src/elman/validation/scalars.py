@@ -124,12 +124,13 @@ def choice(value: Any, name: str, allowed: Iterable[str]) -> str:
 
     Raises
     ------
-    ArgumentError
-        If it is none of them.
+    DTypeError, ArgumentError
+        If it is no string, or none of them.
     """
     allowed = tuple(allowed)
     if not isinstance(value, str) or value not in allowed:
-        raise ArgumentError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        error = ArgumentError if isinstance(value, str) else DTypeError
+        raise error(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return str(value)
 
 
