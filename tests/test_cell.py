@@ -128,6 +128,7 @@ def test_check_adjoint_refuses_what_is_wrong_in_the_eleventh_digit():
         ({"states": ()}, "states and variants"),
         ({"gates": ("r", "z", "n")}, "gates must be a tuple of Gate"),
         ({"gates": GRU.gates[:2] * 2}, "gates must have different names"),
+        ({"gates": (GRU.gates[1], Gate("r", None, "renew", "update"), Gate("n", None))}, "different names and words"),
     ],
 )
 def test_records_that_contradict_themselves_are_refused(change, words):

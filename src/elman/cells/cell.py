@@ -57,9 +57,6 @@ from typing import Any, Literal
 
 from ..kernels.activations import NONLINEARITIES
 
-PATHS = ("all", "below", "carry")
-"""Paths of a gradient that lead through no gate; see :mod:`elman.diagnostics.paths`."""
-
 
 @dataclass(frozen=True)
 class Gate:
@@ -68,7 +65,7 @@ class Gate:
     Attributes
     ----------
     name : str
-        As in the equation: ``"f"``.
+        As in the equation: ``"f"``. Not ``"all"``, ``"below"`` or ``"carry"``, other paths of a gradient.
     nonlinearity : {"tanh", "relu", "sigmoid", "identity"} or None
         What its sum goes through; None where the variant's name says it, and for a function that is none of these.
     role : {"keep", "renew"} or None
@@ -90,7 +87,7 @@ class Gate:
     word: str = ""
 
     def __post_init__(self) -> None:
-        if self.name in PATHS:
+        if self.name in ("all", "below", "carry"):
             raise ValueError(f"the name of a gate must not be {self.name!r}, which names another path of the gradient")
         for field, known in (("nonlinearity", NONLINEARITIES), ("role", ("keep", "renew"))):
             value = getattr(self, field)
@@ -184,8 +181,9 @@ class Cell:
         if not all(isinstance(gate, Gate) for gate in self.gates):
             raise ValueError(f'{self.name}: gates must be a tuple of Gate, as Gate("r", "sigmoid"), got {self.gates!r}')
         gates = self.gate_names
-        if len(set(gates)) < len(gates):
-            raise ValueError(f"{self.name}: gates must have different names, got {gates}")
+        for names in (gates, tuple(gate.bias for gate in self.gates if gate.role)):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{self.name}: gates must have different names and words, got {names}")
         for name in ("x_blocks", "h_blocks"):
             if sorted(getattr(self, name)) != sorted(gates):
                 raise ValueError(
