@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import elman
-from elman.cells import ELMAN, GRU, LSTM_PROJECTED
+from elman.cells import ELMAN, GRU, LSTM_PROJECTED, Gate
 from elman.cells import elman as module
 from elman.errors import ArgumentError
 from elman.layers.recurrent import Recurrent
@@ -28,7 +28,7 @@ def test_elman(variant):
 
 
 def test_gate_order_is_public():
-    assert ELMAN.gates == ("h",)
+    assert ELMAN.gate_names == ("h",)
     assert ELMAN.states == ("h",)
 
 
@@ -126,11 +126,40 @@ def test_check_adjoint_refuses_what_is_wrong_in_the_eleventh_digit():
         ({"h_blocks": ("r", "z", "z")}, "h_blocks must name each of the gates"),
         ({"blocks": 2}, "blocks must lie in 3 .. 6"),
         ({"states": ()}, "states and variants"),
+        ({"gates": ("r", "z", "n")}, "gates must be a tuple of Gate"),
+        ({"gates": GRU.gates[:2] * 2}, "gates must have different names"),
+        ({"gates": (GRU.gates[1], Gate("r", None, "renew", "update"), Gate("n", None))}, "different names and words"),
     ],
 )
 def test_records_that_contradict_themselves_are_refused(change, words):
     with pytest.raises(ValueError, match=words):
         replace(GRU, **change)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("f", "tahn"), "nonlinearity of gate f must be None or one of .*'sigmoid'.*, got 'tahn'"),
+        (("f", "sigmoid", "forget"), "role of gate f must be None or one of .*'renew'.*, got 'forget'"),
+        (("carry", "sigmoid", "keep"), "must not be 'carry', which names another path"),
+    ],
+)
+def test_gates_that_nothing_can_be_told_from_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        Gate(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("z", "words"),
+    [
+        (Gate("z", "sigmoid", "renew"), "a larger z carries more of the old state on, which is not to renew it"),
+        (Gate("z", "tanh", "keep"), "what is stored as z and the tanh of its sum"),
+    ],
+)
+def test_check_cell_catches_a_gate_that_is_something_else(z, words):
+    r, _, n = GRU.gates
+    with pytest.raises(AssertionError, match=words):
+        check_cell(replace(GRU, gates=(r, z, n)))
 
 
 def test_a_size_of_projection_is_for_cells_that_project():

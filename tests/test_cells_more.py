@@ -310,6 +310,6 @@ class TestPage:
         names = set(re.findall(r"`(_\w+)`", self.text))
         assert len(names) == 6
         assert all(callable(getattr(mgu, name)) for name in names)
-        for field in ("blocks", "x_blocks", "h_blocks", "states", "stored"):
+        for field in ("blocks", "gates", "x_blocks", "h_blocks", "states", "stored"):
             assert f"`{field}`" in self.text
             assert hasattr(MGU, field)

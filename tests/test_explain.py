@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 from scipy.stats import ortho_group
 
 import elman
+from elman.cells import MGU, Gate
 from elman.diagnostics.growth import backward_growth, unit_vectors
 from elman.diagnostics.paths import PathShares, path_shares
 from elman.diagnostics.tune import search
 from elman.errors import ArgumentError
+from elman.layers.recurrent import Recurrent
 from elman.linearization import JacobianStack
 
 matplotlib.use("Agg")
@@ -288,6 +291,43 @@ def test_bias_levers_move_the_gate_that_keeps_and_no_other():
         if "bias_ih" in name:
             expected[4:8] = p.amount
         assert moved == pytest.approx(expected, abs=1e-12), name
+
+
+@pytest.mark.parametrize(
+    ("layer", "lever", "sign"),
+    [
+        (lambda: elman.LSTM(3, 16, forget_bias=0.0, rng=1), "forget_bias", 1),
+        (lambda: elman.GRU(3, 16, rng=1), "update_bias", 1),
+        (lambda: elman.MGU(3, 16, rng=1), "forget_bias", -1),
+        (lambda: renamed(3, 16, rng=1), "u_bias", -1),
+    ],
+    ids=["lstm", "gru", "mgu", "renamed"],
+)
+def test_the_first_step_of_a_bias_goes_the_way_in_which_more_is_kept(layer, lever, sign):
+    """Gradients vanish; f of the minimal gated unit renews the state, so its bias has to fall."""
+    layer = layer()
+    assert list(layer.levers.items()) == [("recurrent", None), (lever, "keep" if sign > 0 else "renew")]
+    d = elman.diagnose(network(layer), inputs(1), rng=0)
+    p = d.prescribe(lever=lever)
+    (_, before), (amount, after) = p.runs[:2]
+    assert amount == 0.5 * sign
+    assert before < after
+    assert p.reached
+    assert f"add to the {lever.removesuffix('_bias')} bias" in str(p)
+    down = d.prescribe(d.rate - 0.2, lever=lever).runs[1]
+    assert down[0] == -amount
+    assert down[1] < before
+    (trial,) = [t for t in d.explain().trials if t.name == f"{lever} {'+' if sign > 0 else '-'} 1"]
+    assert trial.predicted[1] > 0
+
+
+def renamed(*sizes, **options):
+    """A minimal gated unit whose gates have other names."""
+    cell = replace(
+        MGU, gates=(Gate("u", "sigmoid", "renew"), Gate("k", "tanh")), stored=("uh", "u", "k"), x_blocks=("u", "k"),
+        h_blocks=("u", "k"),
+    )  # fmt: skip
+    return Recurrent(cell, cell.variants[0], *sizes, **options)
 
 
 def test_a_lever_that_is_too_weak_says_so():

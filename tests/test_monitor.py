@@ -6,6 +6,7 @@ import pickle
 import re
 import time
 import warnings
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 from scipy.stats import ortho_group
 
 import elman
+from elman.cells import ELMAN, MGU
 from elman.errors import ArgumentError, DTypeError, ShapeError
+from elman.layers.recurrent import Recurrent
 from elman.monitor import Monitor
 
 matplotlib.use("Agg")
@@ -150,6 +153,44 @@ def test_saturation_counts_units_without_slope(layer, share):
         warnings.simplefilter("ignore", RuntimeWarning)  # gradients that are exactly zero vanish at any threshold
         fit(network(layer), monitor, epochs=1)
     assert monitor.readings[0].saturation == pytest.approx(share, abs=1e-12)
+
+
+@pytest.mark.parametrize("names", [("f", "n"), ("u", "k"), ("n", "f")], ids="".join)
+def test_saturation_does_not_depend_on_what_gates_are_called(names):
+    """The slope of a sigmoid at 6 and at -6 is 1 % of the largest, that of tanh at 0.3 is 92 %: half of all are flat.
+
+    Taken for an output of tanh, sigmoid(-6) would have the full slope: only a quarter would be flat.
+    """
+    (f, n), gates = MGU.gates, dict(zip("fn", names, strict=True))
+    blocks = tuple(gates.values())
+    cell = replace(
+        MGU, gates=(replace(f, name=gates["f"]), replace(n, name=gates["n"])), stored=("kept", *blocks),
+        x_blocks=blocks, h_blocks=blocks,
+    )  # fmt: skip
+    layer = Recurrent(cell, cell.variants[0], 2, 8, rng=1)
+    layer.theta[:] = 0
+    layer.params["bias_ih_l0"][:8] = [-6, 6] * 4
+    layer.params["bias_ih_l0"][8:] = 0.3
+    monitor = Monitor(every=1, threshold=1e9)
+    fit(network(layer), monitor, epochs=1)
+    assert monitor.readings[0].saturation == 0.5
+
+
+@pytest.mark.parametrize(("nonlinearity", "share"), [("tanh", 1.0), ("relu", 0.0)])
+def test_saturation_of_a_bare_cell_is_that_of_its_variant(nonlinearity, share):
+    layer = Recurrent(ELMAN, nonlinearity, 2, 8, rng=1)
+    layer.theta[:] = 0
+    layer.params["bias_ih_l0"][:] = 5
+    monitor = Monitor(every=1, threshold=1e9)
+    fit(network(layer), monitor, epochs=1)
+    assert monitor.readings[0].saturation == share
+
+
+def test_saturation_of_gates_that_are_not_known_is_no_number():
+    cell = replace(MGU, gates=tuple(replace(gate, nonlinearity=None) for gate in MGU.gates))
+    monitor = Monitor(every=1, threshold=1e9)
+    fit(network(Recurrent(cell, cell.variants[0], 2, 8, rng=1)), monitor, epochs=1)
+    assert math.isnan(monitor.readings[0].saturation)
 
 
 def test_a_projected_lstm_has_the_radii_of_what_comes_back():

@@ -125,7 +125,9 @@ def test_the_bias_adds_the_two_where_both_enter_a_block(cell, H, dtype):
     d = Layout(cell, cell.variants[0], 2, H, H, dtype, "_l0")
     rng = np.random.default_rng(2)
     params = {name: rng.normal(size=shape).astype(dtype) for name, shape in d.shapes(True, False).items()}
-    b_ih, b_hh = (dict(zip(cell.gates, params[b].reshape(-1, H), strict=True)) for b in ("bias_ih_l0", "bias_hh_l0"))
+    b_ih, b_hh = (
+        dict(zip(cell.gate_names, params[b].reshape(-1, H), strict=True)) for b in ("bias_ih_l0", "bias_hh_l0")
+    )
     expected = np.zeros((cell.blocks, padded(H, dtype.itemsize)), dtype)
     for block, gate in enumerate(cell.x_blocks):
         expected[block, :H] += b_ih[gate]

@@ -15,6 +15,7 @@ from .diagnostics.curve import GrowthCurve
 from .diagnostics.growth import backward_growth, unit_vectors
 from .diagnostics.intervals import interval_text
 from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from .kernels.activations import NONLINEARITIES
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
 from .training import Update
@@ -25,7 +26,6 @@ from .validation.sequences import is_list, side_by_side
 
 Array = NDArray[Any]
 
-_TANH_GATES = ("g", "n")
 _FLAT = 0.1  # of the largest slope: a unit below it passes next to nothing
 
 
@@ -50,7 +50,8 @@ class Reading:
     radius : dict of str to float
         Spectral radius of W_hh by layer (``"l0"``), of each gate's part by gate and layer (``"f_l0"``).
     saturation : float
-        Share of units, or of gates, whose slope is below a tenth of the largest.
+        Share of units, or of gates, whose slope is below a tenth of the largest; NaN if the states were not finite, or
+        no activation is known.
     log_norms : list of float
         Natural logarithm of the training gradient ``|dL/dh_{T-k}|`` for lags k = 0, 1, ...: mean over the batch where
         it is not zero, NaN where it is zero for all. Empty for a model that does not tell.
@@ -310,20 +311,18 @@ def _radii(layer: Recurrent) -> dict[str, float]:
 def _saturation(layer: Recurrent, x: Any, h0: Any) -> float:
     """Share of activations whose slope is below a tenth of the largest there can be."""
     trace = layer.trace(x, h0, training=False)
-    slopes = [
-        _slope("tanh" if name.split("_")[0] in _TANH_GATES else "sigmoid", values)
-        for name, values in trace.gates.items()
-        if name.rsplit("_l", 1)[0] in layer.stack.directions[0].cell.gates
-    ]
-    kind = getattr(layer, "nonlinearity", "")
-    if not slopes:
-        # a backward direction's initial state is the last entry
-        slopes = [_slope(kind, h[:-1] if name.endswith("_reverse") else h[1:]) for name, h in trace.states.items()]
-    return float(np.mean([(slope < _FLAT).mean() for slope in slopes]))
+    d = layer.stack.directions[0]
+    kinds = {gate.name: gate.nonlinearity or d.variant for gate in d.cell.gates}
+    outputs = trace.gates
+    if not d.cell.stored:  # the state is the activation; a backward direction's initial state is the last entry
+        outputs = {name: h[:-1] if name.endswith("_reverse") else h[1:] for name, h in trace.states.items()}
+    named = ((name.rsplit("_l", 1)[0], values) for name, values in outputs.items())
+    flat = [(_slope(kinds[gate], values) < _FLAT).mean() for gate, values in named if kinds.get(gate) in NONLINEARITIES]
+    return float(np.mean(flat)) if flat else math.nan
 
 
 def _slope(kind: str, output: Array) -> Array:
-    """Slope of a nonlinearity from its output, relative to the largest; 1 for what is neither of the three."""
+    """Slope of a nonlinearity from its output, relative to the largest."""
     if kind == "tanh":
         return 1 - output**2
     if kind == "sigmoid":

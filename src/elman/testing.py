@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from .cells import Cell
 from .errors import DTypeError, NonFiniteError
 from .kernels import parallel
+from .kernels.activations import FORMULAS
 from .kernels.parallel import get_num_threads, set_num_threads
+from .kernels.vector import ArrayOps
 from .layers.buffers import Fresh
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
@@ -159,7 +161,7 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
 
     Forward against ``step``; Jacobian and tangent against differences; backward as the transpose of tangent; gradients
     against differences; the same bits alone and in a batch, in chunks, beside longer sequences, and for one to three
-    threads; the norms that kernels note; a state that is not finite reported.
+    threads; the norms that kernels note; a state that is not finite reported; what the record says of the gates.
 
     Parameters
     ----------
@@ -202,6 +204,7 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
             check_adjoint(stack.linearize(x))
             _check_norms(layer.linearize(x, h0), rng)
             _check_failure(layer, x)
+            _check_gates(layer, x.astype(np.float64))
 
 
 @contextmanager
@@ -250,6 +253,31 @@ def _check_failure(layer: Recurrent, x: Array) -> None:
             else:
                 raise AssertionError("forward must return the first step whose state is not finite, and returned -1")
             view[...] = kept
+
+
+def _check_gates(layer: Recurrent, x: Array) -> None:
+    """What the record says of its gates, without W_hh: each nonlinearity that is stored, and what a role carries on.
+
+    Changes the layer.
+    """
+    d = layer.stack.directions[0]
+    layer.params[d.weight_hh][...], layer.params[d.bias_hh][...] = 0, 0
+    W, bias, activations = layer.params[d.weight_ih], layer.params[d.bias_ih], layer.trace(x).gates
+    for i, gate in enumerate(d.cell.gates):
+        rows = slice(i * d.H, (i + 1) * d.H)
+        if gate.nonlinearity is not None and gate.name in d.cell.stored:
+            expected = FORMULAS[gate.nonlinearity][0](ArrayOps(x.dtype), x @ W[rows].T + bias[rows])
+            what = f"what is stored as {gate.name} and the {gate.nonlinearity} of its sum"
+            _assert_close(activations[gate.name + d.suffix], expected, 1e-12, what)
+        if gate.role is not None:
+            before = np.trace(layer.linearize(x).jacobian(0))
+            bias[rows] += 1
+            rises = bool(np.trace(layer.linearize(x).jacobian(0)) > before)
+            bias[rows] -= 1
+            assert rises == (gate.role == "keep"), (
+                f"a larger {gate.name} carries {'more' if rises else 'less'} of the old state on, which is not to "
+                f"{gate.role} it"
+            )
 
 
 def _layer(

@@ -53,7 +53,51 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from ..kernels.activations import NONLINEARITIES
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What a block of H rows of ``weight_ih`` and ``weight_hh`` computes, and what that does to the old state.
+
+    Attributes
+    ----------
+    name : str
+        As in the equation: ``"f"``. Not ``"all"``, ``"below"`` or ``"carry"``, other paths of a gradient.
+    nonlinearity : {"tanh", "relu", "sigmoid", "identity"} or None
+        What its sum goes through; None where the variant's name says it, and for a function that is none of these.
+    role : {"keep", "renew"} or None
+        What the old state is multiplied by on its way past all weights: ``"keep"`` for the gate, as f of an LSTM and z
+        of a GRU; ``"renew"`` for one minus the gate, as f of a minimal gated unit; None for a gate that does neither,
+        as i of an LSTM, which lets in what is new whatever becomes of the old.
+    word : str, optional
+        What its bias is called after if it has a role, as in ``"forget_bias"``; its name by default.
+
+    Raises
+    ------
+    ValueError
+        Naming the field.
+    """
+
+    name: str
+    nonlinearity: str | None
+    role: Literal["keep", "renew"] | None = None
+    word: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name in ("all", "below", "carry"):
+            raise ValueError(f"the name of a gate must not be {self.name!r}, which names another path of the gradient")
+        for field, known in (("nonlinearity", NONLINEARITIES), ("role", ("keep", "renew"))):
+            value = getattr(self, field)
+            if value is not None and value not in known:
+                raise ValueError(f"{field} of gate {self.name} must be None or one of {known}, got {value!r}")
+
+    @property
+    def bias(self) -> str:
+        """The lever that moves its bias: one of its own if it has a role, else that of all biases together."""
+        return f"{self.word or self.name}_bias" if self.role else "bias"
 
 
 @dataclass(frozen=True)
@@ -64,8 +108,8 @@ class Cell:
     ----------
     name : str
         Lower case, as in parameter-independent messages: ``"rnn"``.
-    gates : tuple of str
-        Blocks of H rows in ``weight_ih`` and ``weight_hh``, in order: the public constant of the gate order.
+    gates : tuple of Gate
+        Blocks of H rows in ``weight_ih`` and ``weight_hh``, in order.
     states : tuple of str
         Parts of the state in order: first the output, of R numbers, then others of H.
     stored : tuple of str
@@ -110,7 +154,7 @@ class Cell:
     """
 
     name: str
-    gates: tuple[str, ...]
+    gates: tuple[Gate, ...]
     states: tuple[str, ...]
     stored: tuple[str, ...]
     variants: tuple[str, ...]
@@ -134,11 +178,16 @@ class Cell:
         ValueError
             Naming the field.
         """
-        gates = sorted(self.gates)
+        if not all(isinstance(gate, Gate) for gate in self.gates):
+            raise ValueError(f'{self.name}: gates must be a tuple of Gate, as Gate("r", "sigmoid"), got {self.gates!r}')
+        gates = self.gate_names
+        for names in (gates, tuple(gate.bias for gate in self.gates if gate.role)):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{self.name}: gates must have different names and words, got {names}")
         for name in ("x_blocks", "h_blocks"):
-            if sorted(getattr(self, name)) != gates:
+            if sorted(getattr(self, name)) != sorted(gates):
                 raise ValueError(
-                    f"{self.name}: {name} must name each of the gates {self.gates} once, got {getattr(self, name)}"
+                    f"{self.name}: {name} must name each of the gates {gates} once, got {getattr(self, name)}"
                 )
         if not len(gates) <= self.blocks <= 2 * len(gates):
             raise ValueError(
@@ -147,3 +196,8 @@ class Cell:
             )
         if not self.states or not self.variants:
             raise ValueError(f"{self.name}: states and variants must each name one at least")
+
+    @property
+    def gate_names(self) -> tuple[str, ...]:
+        """Names of the gates: the public constant of their order in the weights."""
+        return tuple(gate.name for gate in self.gates)

@@ -16,7 +16,7 @@ from ..kernels.compile import inline, integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
 from ..kernels.tile import FEW, product, two_products
 from ..kernels.vector import lanes
-from .cell import Cell
+from .cell import Cell, Gate
 from .gradients import gradients
 
 
@@ -137,7 +137,7 @@ def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
 
 ELMAN = Cell(
     name="rnn",
-    gates=("h",),
+    gates=(Gate("h", None),),
     states=("h",),
     stored=(),
     variants=NONLINEARITIES,

@@ -16,7 +16,7 @@ from ..kernels.compile import integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
 from ..kernels.tile import FEW, product, two_products
 from ..kernels.vector import lanes
-from .cell import Cell
+from .cell import Cell, Gate
 from .gradients import gradients
 
 
@@ -192,7 +192,7 @@ def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
 
 GRU = Cell(
     name="gru",
-    gates=("r", "z", "n"),
+    gates=(Gate("r", "sigmoid"), Gate("z", "sigmoid", "keep", "update"), Gate("n", "tanh")),
     states=("h",),
     stored=("n", "r", "z", "n_h"),
     variants=("reset_after",),

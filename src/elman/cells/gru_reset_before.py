@@ -16,7 +16,7 @@ from ..kernels.compile import integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
 from ..kernels.tile import FEW, product
 from ..kernels.vector import lanes
-from .cell import Cell
+from .cell import Cell, Gate
 from .gradients import gradients as shared_gradients
 
 
@@ -197,7 +197,7 @@ def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
 
 GRU_RESET_BEFORE = Cell(
     name="gru",
-    gates=("r", "z", "n"),
+    gates=(Gate("r", "sigmoid"), Gate("z", "sigmoid", "keep", "update"), Gate("n", "tanh")),
     states=("h",),
     stored=("rh", "r", "z", "n"),
     variants=("reset_before",),

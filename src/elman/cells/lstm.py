@@ -21,7 +21,7 @@ from ..kernels.compile import integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
 from ..kernels.tile import FEW, product, two_products
 from ..kernels.vector import lanes
-from .cell import Cell
+from .cell import Cell, Gate
 from .gradients import gradients
 
 
@@ -193,7 +193,7 @@ def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
 
 LSTM = Cell(
     name="lstm",
-    gates=("i", "f", "g", "o"),
+    gates=(Gate("i", "sigmoid"), Gate("f", "sigmoid", "keep", "forget"), Gate("g", "tanh"), Gate("o", "sigmoid")),
     states=("h", "c"),
     stored=("i", "f", "g", "o"),
     variants=("lstm",),

@@ -21,7 +21,7 @@ from ..kernels.elementwise import add_row, copy_row, elementwise
 from ..kernels.tile import FEW, accumulate, product, two_products
 from ..kernels.vector import lanes
 from . import lstm
-from .cell import Cell
+from .cell import Cell, Gate
 from .gradients import gradients as shared_gradients
 
 
@@ -198,7 +198,7 @@ def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
 
 LSTM_PROJECTED = Cell(
     name="lstm",
-    gates=("i", "f", "g", "o"),
+    gates=(Gate("i", "sigmoid"), Gate("f", "sigmoid", "keep", "forget"), Gate("g", "tanh"), Gate("o", "sigmoid")),
     states=("h", "c"),
     stored=("m", "i", "f", "g", "o"),
     variants=("projected",),

@@ -18,7 +18,7 @@ from ..kernels.compile import integer, kernel
 from ..kernels.elementwise import add_row, copy_row, elementwise
 from ..kernels.tile import FEW, product
 from ..kernels.vector import lanes
-from .cell import Cell
+from .cell import Cell, Gate
 from .gradients import gradients as shared_gradients
 
 
@@ -200,7 +200,7 @@ def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
 
 MGU = Cell(
     name="mgu",
-    gates=("f", "n"),
+    gates=(Gate("f", "sigmoid", "renew", "forget"), Gate("n", "tanh")),
     states=("h",),
     stored=("fh", "f", "n"),
     variants=("mgu",),

@@ -18,7 +18,7 @@ from .rerun import Change, Rerun, driven, sequence_rates, turned
 from .sequences import ModelSequences, recurrent_part
 
 RECURRENT_SCALE, INPUT_SCALES = 1.15, (2.0, 0.5)
-_SHIFTS = {"forget_bias": 1.0, "update_bias": 1.0, "bias": 0.5}
+_SHIFTS = {"keep": 1.0, "renew": -1.0, None: 0.5}  # of a bias, by role of its gate: towards more of the old state
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,8 @@ class Explanation:
     paths : PathShares or None
         Shares of the gradient's paths, which add up to 1; for other cells and for stacks.
     trials : tuple of Trial
-        W_hh times 1.15, the bias of the gate that keeps the state (or all biases) shifted, inputs times 2 and .5.
+        W_hh times 1.15, the bias of each gate that keeps or renews the state shifted so that more is kept (or all
+        biases shifted), inputs times 2 and .5.
     n, n_held_out : int
         Sequences that were run again, and that were measured.
     """
@@ -207,13 +208,13 @@ def _paths(batch: ModelSequences) -> Any:
 def _changes(part: Any, through: float) -> list[tuple[str, Change, float | None]]:
     """Names of the changes, the changes, and what a frozen trajectory would answer."""
     out: list[tuple[str, Change, float | None]] = []
-    for lever in () if part is None else part.levers:
+    for lever, role in () if part is None else part.levers.items():
         if lever == "recurrent":
             frozen = math.log(RECURRENT_SCALE) * through
             out.append((f"W_hh x {RECURRENT_SCALE:g}", turned(lever, RECURRENT_SCALE), frozen))
         else:
-            shift = _SHIFTS[lever]
-            out.append((f"{lever} + {shift:g}", turned(lever, shift), None))
+            shift = _SHIFTS[role]
+            out.append((f"{lever} {'-' if shift < 0 else '+'} {abs(shift):g}", turned(lever, shift), None))
     for factor in INPUT_SCALES:
         out.append((f"input x {factor:g}", driven(factor), None))
     return out

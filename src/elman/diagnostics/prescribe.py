@@ -12,12 +12,7 @@ from .curve import GrowthCurve
 from .intervals import interval_text
 
 LARGEST_LOG = math.log(np.finfo(np.float64).max)
-NAMES = {
-    "recurrent": "scale W_hh by",
-    "forget_bias": "add to the forget bias",
-    "update_bias": "add to the update bias",
-    "bias": "add to every bias",
-}
+_WORDS = {"recurrent": "scale W_hh by", "bias": "add to every bias"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ class TunedPrescription:
     Attributes
     ----------
     lever : str
-        ``"recurrent"``, ``"forget_bias"``, ``"update_bias"`` or ``"bias"``.
+        ``"recurrent"``, ``"bias"``, or the bias of a gate, such as ``"forget_bias"``.
     amount : float
         Factor of every W_hh, or what is added to every such bias.
     target, tolerance : float
@@ -121,17 +116,22 @@ class TunedPrescription:
     model: Any = field(repr=False)
 
     @property
+    def _action(self) -> str:
+        """What is done, in words that the amount follows."""
+        return _WORDS.get(self.lever, f"add to the {self.lever.replace('_', ' ')}")
+
+    @property
     def reached(self) -> bool:
         """Whether the rate is within the tolerance: as measured, or as run again where nothing was held out."""
         judged = self.after if self.measured is None else self.measured
         return abs(judged.rate - self.target) <= self.tolerance
 
     def __repr__(self) -> str:
-        return f"<TunedPrescription: {NAMES[self.lever]} {self.amount:.4g}, rate {self.after.rate:+.4f} nats/step>"
+        return f"<TunedPrescription: {self._action} {self.amount:.4g}, rate {self.after.rate:+.4f} nats/step>"
 
     def __str__(self) -> str:
         lines = [
-            f"{NAMES[self.lever]} {self.amount:.4g}: moves the rate from {_rate(self.before)} to "
+            f"{self._action} {self.amount:.4g}: moves the rate from {_rate(self.before)} to "
             f"{_rate(self.after)} (wished {self.target:+.4f}; {len(self.runs)} runs, n = {self.after.n})",
         ]
         if self.measured is not None and self.measured_before is not None:

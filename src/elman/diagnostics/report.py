@@ -203,9 +203,9 @@ class Diagnosis:
         ----------
         target : float, default 0
             Wished rate, nats per step.
-        lever : {"recurrent", "forget_bias", "update_bias", "bias"}, default "recurrent"
-            What to change: the scale of every W_hh; the bias of an LSTM's (or MGU's) forget gate, of a GRU's update
-            gate; all biases of an Elman cell.
+        lever : str, default "recurrent"
+            What to change, one of the layer's ``levers``: the scale of every W_hh; ``"forget_bias"`` of an LSTM or MGU,
+            ``"update_bias"`` of a GRU; ``"bias"``, all biases of an Elman cell.
         tolerance : float, default 0.03
             How near the measured rate must come, nats per step.
         max_runs : int, default 8

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -69,8 +69,13 @@ class Adjustable(Protocol):
         """Numbers in each step's input."""
 
     @property
-    def levers(self) -> tuple[str, ...]:
-        """What :meth:`change` can change: ``"recurrent"``, ``"forget_bias"``, ``"update_bias"``, ``"bias"``."""
+    def levers(self) -> Mapping[str, Literal["keep", "renew"] | None]:
+        """What :meth:`change` can change, by name.
+
+        ``"recurrent"``, and the bias of each gate that the old state is multiplied by, such as ``"forget_bias"``, with
+        what an open gate does to that state: ``"keep"`` or ``"renew"``. Without such a gate ``"bias"``, all biases
+        together. The value of ``"recurrent"`` and of ``"bias"`` is None.
+        """
 
     def final_state(self, x: Any, h0: Any = None) -> Any:
         """The state after the last step, from which the next piece of a sequence goes on."""

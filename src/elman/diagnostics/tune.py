@@ -13,8 +13,9 @@ from .rerun import Change, Rerun, turned, unchanged
 from .sequences import recurrent_part
 
 _AIM = 0.1  # of the tolerance: sampling on held-out sequences needs the rest
-_STEP = {"recurrent": 0.7, "forget_bias": 2.0, "update_bias": 2.0, "bias": 0.5}  # longest, in log scale or shift
-_FIRST = {"forget_bias": 0.5, "update_bias": 0.5, "bias": -0.25}  # which way a bias raises a negative rate, as a guess
+_LONGEST = 0.7  # step on the log scale of W_hh
+_SHIFTS = {"keep": (0.5, 2.0), "renew": (-0.5, 2.0), None: (-0.25, 0.5)}
+"""First shift of a bias that is to raise the rate, a guess, and the longest; by role of its gate."""
 
 
 def tune(run: Rerun, lever: str, target: float, tolerance: float, max_runs: int) -> TunedPrescription:
@@ -26,9 +27,9 @@ def tune(run: Rerun, lever: str, target: float, tolerance: float, max_runs: int)
         If the model has no such lever.
     """
     part = recurrent_part(run.batches[0].model)
-    levers = () if part is None else part.levers
     if part is None:
         raise ArgumentError(f"lever must be left out: this model offers no change, got {lever!r}")
+    levers = part.levers
     choice(lever, "lever", levers)
 
     def change(position: float) -> Change:
@@ -45,10 +46,12 @@ def tune(run: Rerun, lever: str, target: float, tolerance: float, max_runs: int)
 
     first = rate(0.0)
     if lever == "recurrent":
-        guess = max(-_STEP[lever], min(_STEP[lever], target - first))
+        longest = _LONGEST
+        guess = max(-longest, min(longest, target - first))
     else:
-        guess = math.copysign(1.0, target - first) * _FIRST[lever]
-    tried = search(lambda a: rate(a) - target, first - target, guess, _STEP[lever], _AIM * tolerance, max_runs)
+        shift, longest = _SHIFTS[levers[lever]]
+        guess = math.copysign(1.0, target - first) * shift
+    tried = search(lambda a: rate(a) - target, first - target, guess, longest, _AIM * tolerance, max_runs)
     best = min((a for a in tried if a in curves), key=lambda a: abs(tried[a]))
     before, after, made = curves[0.0], curves[best], change(best)
     factor, size, truncation = _limits(run, after, made)

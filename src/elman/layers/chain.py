@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,8 +16,8 @@ from .linearize import LayerLinearization
 
 Array = NDArray[Any]
 
-GATE_BIASES = {"f": "forget_bias", "z": "update_bias"}
-"""What the biases of gates that keep or renew a state are called, by gate."""
+Levers = Mapping[str, Literal["keep", "renew"] | None]
+"""What can be changed, with the role of the gate whose bias it is; None for the weights and for all biases."""
 
 
 def cut_paths(
@@ -25,7 +25,7 @@ def cut_paths(
 ) -> dict[str, LayerLinearization]:
     """Linearizations along the trajectories of one, without one path after the other; see :meth:`Dynamics.paths`."""
     out, params = {"all": whole}, dict(weights)
-    for i, gate in enumerate(directions[0].cell.gates):
+    for i, gate in enumerate(directions[0].cell.gate_names):
         for d in directions:
             params[d.weight_hh] = params[d.weight_hh].copy()
             params[d.weight_hh][i * d.H : (i + 1) * d.H] = 0
@@ -36,23 +36,23 @@ def cut_paths(
     return out
 
 
-def lever_names(direction: Direction, params: Mapping[str, Array]) -> tuple[str, ...]:
+def levers_of(direction: Direction, params: Mapping[str, Array]) -> Levers:
     """What :func:`turn` can change of directions like this one."""
-    gates = direction.cell.gates
-    biases = [GATE_BIASES[gate] for gate in gates if gate in GATE_BIASES] or ["bias"]
-    return ("recurrent", *(biases if direction.bias_ih in params else []))
+    weights: Levers = {"recurrent": None}
+    biases: Levers = {gate.bias: gate.role for gate in direction.cell.gates if gate.role} or {"bias": None}
+    return {**weights, **biases} if direction.bias_ih in params else weights
 
 
 def turn(directions: list[Direction], params: Mapping[str, Array], lever: str, amount: float) -> None:
     """Multiply W_hh of directions, or add to a bias of each, in place; see :meth:`Dynamics.change`."""
-    choice(lever, "lever", lever_names(directions[0], params))
+    choice(lever, "lever", tuple(levers_of(directions[0], params)))
     amount = number(amount, "amount")
     for d in directions:
         if lever == "recurrent":
             params[d.weight_hh][...] *= amount
             continue
         for i, gate in enumerate(d.cell.gates):
-            if GATE_BIASES.get(gate, "bias") == lever:
+            if gate.bias == lever:
                 params[d.bias_ih][i * d.H : (i + 1) * d.H] += amount
 
 

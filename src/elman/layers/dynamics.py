@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ArgumentError
 from ..validation.scalars import flag, index, size
 from .affine import Rows
-from .chain import cut_paths, lever_names, log_norms, turn
+from .chain import Levers, cut_paths, levers_of, log_norms, turn
 from .linearize import LayerLinearization
 from .one_way import OneWay
 from .parameters import Parameterised
@@ -115,7 +115,7 @@ class Dynamics(Parameterised):
         matrices = {}
         for d in self.stack.directions:
             blocks = self.params[d.weight_hh].reshape(d.n_gates, d.H, d.R)
-            for gate, block in zip(d.cell.gates, blocks, strict=True):
+            for gate, block in zip(d.cell.gate_names, blocks, strict=True):
                 matrices[gate + d.suffix] = block @ self.params[d.weight_hr] if d.cell.projects else block
         return matrices
 
@@ -175,9 +175,9 @@ class Dynamics(Parameterised):
         return cut_paths(self.linearize(x, h0), self.stack.directions, self.params)
 
     @property
-    def levers(self) -> tuple[str, ...]:
-        """What :meth:`change` can change: ``"recurrent"``, and the bias of the gate that keeps or renews the state."""
-        return lever_names(self.stack.directions[0], self.params)
+    def levers(self) -> Levers:
+        """What :meth:`change` can change: ``"recurrent"``, and the bias of each gate with a role, with that role."""
+        return levers_of(self.stack.directions[0], self.params)
 
     def change(self, lever: str, amount: float) -> None:
         """Multiply W_hh of every layer by ``amount`` (``"recurrent"``), or add ``amount`` to a bias of each.

@@ -71,7 +71,7 @@ class GRU(Recurrent):
     Cho et al., Learning phrase representations using RNN encoder-decoder, EMNLP 2014, arXiv:1406.1078.
     """
 
-    GATES = CELL.gates
+    GATES = CELL.gate_names
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class Layout:
         self.reach = (self.n_gates - 1) * self.Hp + H
         self.h_first = cell.blocks - self.n_gates
         self.x_gates, self.h_gates = (
-            [cell.gates.index(gate) for gate in blocks] for blocks in (cell.x_blocks, cell.h_blocks)
+            [cell.gate_names.index(gate) for gate in blocks] for blocks in (cell.x_blocks, cell.h_blocks)
         )
         self.orders = np.array([self.x_gates, self.h_gates], np.intp)
         self.x_order, self.h_order = self.orders

@@ -75,7 +75,7 @@ class LSTM(Recurrent):
     Hochreiter and Schmidhuber, Long short-term memory, Neural Computation 9 (1997) 1735-1780.
     """
 
-    GATES = CELL.gates
+    GATES = CELL.gate_names
 
     def __init__(
         self,
@@ -125,5 +125,5 @@ class LSTM(Recurrent):
             bias_init=bias_init,
             rng=rng,
         )
-        for d in self.stack.directions if self.bias else []:
-            self.params[d.bias_ih][self.hidden_size : 2 * self.hidden_size] += forget_bias
+        if self.bias:
+            self.change("forget_bias", forget_bias)

@@ -44,7 +44,7 @@ class MGU(Recurrent):
     Computing 13 (2016) 226-234, arXiv:1603.09420.
     """
 
-    GATES = CELL.gates
+    GATES = CELL.gate_names
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..validation.sequences import is_list
-from .chain import cut_paths, lever_names, log_norms, turn
+from .chain import Levers, cut_paths, levers_of, log_norms, turn
 from .linearize import LayerLinearization
 from .loss_gradient import output_start
 from .states import State
@@ -123,9 +123,9 @@ class OneWay:
         return cut_paths(self.linearize(x, h0), [self._own], self._recurrent.params)
 
     @property
-    def levers(self) -> tuple[str, ...]:
+    def levers(self) -> Levers:
         """See :attr:`RNN.levers`."""
-        return lever_names(self._own, self._recurrent.params)
+        return levers_of(self._own, self._recurrent.params)
 
     def change(self, lever: str, amount: float) -> None:
         """See :meth:`RNN.change`; of this direction alone."""
