@@ -514,7 +514,7 @@ def test_the_plain_network_fulfils_the_protocol():
         ({"x": np.zeros((40, 1, 2))}, ArgumentError, "at least 2 sequences, got 1"),
         ({"x": np.zeros((0, 5, 2))}, ArgumentError, "at least one time step"),
         ({"x": np.zeros(40)}, ShapeError, "three axes"),
-        ({"y": np.zeros((7, 3))}, ShapeError, r"each of the 40 sequences.*got \(7, 3\)"),
+        ({"y": np.zeros((7, 3))}, ShapeError, r"or \(40, Q\) \(at the last step only\), got \(7, 3\)"),
         ({"h0": np.zeros((1, 7, 24))}, ShapeError, r"\(layers, 40, H\).*got \(1, 7, 24\)"),
         ({"h0": np.zeros((40, 24))}, ShapeError, "one state for each sequence"),
         ({"start": np.zeros((40, 24))}, ArgumentError, "belongs to a Linearization"),
@@ -607,7 +607,7 @@ def test_labels_follow_their_sequences_where_lengths_coincide(batch_axis, loss, 
 
 
 def test_swapped_labels_are_named():
-    with pytest.raises(ShapeError, match="time and sequences are swapped"):
+    with pytest.raises(ShapeError, match="time and batch are swapped"):
         diagnose(PlainRNN.random(41), data(41, n=20), np.zeros((20, 40, 3)))
 
 

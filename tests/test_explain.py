@@ -370,8 +370,7 @@ def test_wrong_prescriptions_are_refused():
     for arguments, words in (
         ({"lever": "bias"}, r"lever must be one of 'recurrent', got 'bias'"),
         ({"lever": "forget_bias"}, "got 'forget_bias'"),
-        ({"target": math.nan}, "target must be a finite rate"),
-        ({"target": "0"}, "target must be a finite rate"),
+        ({"target": math.nan}, r"target \(a rate in nats per step\) must be a finite number"),
         ({"tolerance": 0}, "tolerance must be a positive number"),
         ({"max_runs": 1}, "max_runs must be at least 2"),
     ):

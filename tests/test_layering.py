@@ -18,7 +18,7 @@ import elman
 
 SOURCE = Path(elman.__file__).parent
 
-BASE = {"errors", "validation", "linearization"}
+BASE = {"errors", "validation", "linearization", "states", "targets"}
 MODEL = BASE | {"kernels", "cells", "layers", "training"}
 LIBRARY = MODEL | {"diagnostics"}
 
@@ -27,12 +27,14 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "files": ({"validation", "errors"}, set()),
     "errors": (set(), set()),
     "validation": ({"errors"}, {"numpy"}),
+    "states": (set(), {"numpy"}),
+    "targets": ({"errors"}, set()),
     "linearization": ({"validation", "errors"}, {"numpy", "scipy.sparse.linalg.LinearOperator"}),
     "kernels": (set(), {"numpy", "numba", "llvmlite"}),
     "cells": ({"kernels"}, set()),
     "layers": (BASE | {"cells", "kernels"}, {"numpy"}),
-    "training": ({"layers", "kernels", "validation", "errors"}, {"numpy", "tqdm"}),
-    "diagnostics": ({"linearization", "validation", "errors"}, {"numpy", "scipy"}),
+    "training": ({"layers", "kernels", "targets", "validation", "errors"}, {"numpy", "tqdm"}),
+    "diagnostics": ({"linearization", "states", "targets", "validation", "errors"}, {"numpy", "scipy"}),
     "datasets": (LIBRARY, {"numpy"}),
     "interop": (LIBRARY | {"files"}, {"numpy", "torch", "onnx", "keras", "safetensors"}),
     "plotting": (LIBRARY | {"files", "monitor"}, {"numpy", "scipy", "matplotlib"}),

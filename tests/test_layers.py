@@ -732,7 +732,7 @@ class TestKindsOfInput:
         (lambda: elman.LSTM(3, 4, forget_bias=np.ones(4)), DTypeError, "forget_bias must be a number"),
         (lambda: elman.LSTM(3, 4, bias=False, forget_bias=2.0), ArgumentError, "forget_bias must be left out"),
         (lambda: elman.LSTM(3, "a", proj_size=2), DTypeError, "hidden_size must be an integer"),
-        (lambda: elman.RNN(3, 4, nonlinearity=np.array(["tanh"])), ArgumentError, "nonlinearity must be one of"),
+        (lambda: elman.RNN(3, 4, nonlinearity=np.array(["tanh"])), DTypeError, "nonlinearity must be one of"),
         (lambda: elman.GRU(3, 4, reset_after=None), DTypeError, "reset_after must be True or False"),
         (lambda: elman.GRU(3, 4, bidirectional="no"), DTypeError, "bidirectional must be True or False"),
     ],

@@ -13,7 +13,7 @@ import elman
 from elman import plotting
 from elman.errors import ArgumentError, MissingExtraError, ShapeError
 from elman.linearization import JacobianStack
-from elman.plotting.canvas import factor
+from elman.plotting.canvas import short_factor
 from elman.plotting.plane import field_of_values
 
 matplotlib.use("Agg")
@@ -181,7 +181,7 @@ class TestEveryPicture:
     ],
 )
 def test_factors_are_written_beyond_the_range_of_floats(nats, text):
-    assert factor(nats) == text
+    assert short_factor(nats) == text
 
 
 class TestPlane:

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .diagnostics.curve import GrowthCurve
+from .diagnostics.curve import THRESHOLD, GrowthCurve
 from .diagnostics.growth import backward_growth, unit_vectors
 from .diagnostics.intervals import interval_text
+from .diagnostics.matrices import spectral_radius
 from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from .kernels.activations import NONLINEARITIES
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
+from .states import mapped
 from .training import Update
 from .validation.arrays import finite
 from .validation.rng import generator
@@ -112,7 +114,7 @@ class Monitor:
     """
 
     def __init__(
-        self, x: Any = None, *, every: int = 100, sequences: int = 8, threshold: float = math.log(100), rng: Any = 0
+        self, x: Any = None, *, every: int = 100, sequences: int = 8, threshold: float = THRESHOLD, rng: Any = 0
     ) -> None:
         self.every = size(every, "every (updates between readings)", 1)
         self.sequences = size(sequences, "sequences")
@@ -189,10 +191,7 @@ class Monitor:
         if "lengths" in options:  # the longest, as far as all of them go
             few = np.argsort(-options["lengths"], kind="stable")[:count]
             x = np.take(x, np.arange(options["lengths"][few].min()), axis=layer.time_axis)
-        if state is not None:
-            parts = tuple(np.take(h, few, axis=1) for h in (state if isinstance(state, tuple) else (state,)))
-            state = parts if isinstance(state, tuple) else parts[0]
-        return np.take(x, few, axis=layer.batch_axis), state
+        return np.take(x, few, axis=layer.batch_axis), mapped(lambda h: np.take(h, few, axis=1), state)
 
     def _curve(self, layer: Recurrent, x: Any, h0: Any) -> GrowthCurve:
         """Growth of one random vector along each sequence; of both directions, in that which reaches farthest."""
@@ -301,11 +300,10 @@ def _log_norms(norms: Array | None) -> list[float]:
 
 def _radii(layer: Recurrent) -> dict[str, float]:
     """Spectral radius of each gate's recurrent matrix, behind its projection if there is one."""
-    single = layer.stack.directions[0].n_gates == 1
-    return {
-        name.partition("_")[2] if single else name: float(np.abs(np.linalg.eigvals(matrix.astype(np.float64))).max())
-        for name, matrix in layer.recurrent_matrices.items()
-    }
+    gates = layer.stack.directions[0].cell.gate_names
+    only = f"{gates[0]}_" if len(gates) == 1 else ""
+    radii = {name: spectral_radius(matrix.astype(np.float64)) for name, matrix in layer.recurrent_matrices.items()}
+    return {name.removeprefix(only): radius for name, radius in radii.items()}
 
 
 def _saturation(layer: Recurrent, x: Any, h0: Any) -> float:

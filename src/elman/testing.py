@@ -21,6 +21,7 @@ from .kernels.vector import ArrayOps
 from .layers.buffers import Fresh
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
+from .states import mapped, parts
 from .validation.arrays import real_numbers
 from .validation.rng import generator
 from .validation.scalars import number, size
@@ -105,24 +106,23 @@ def check_gradients(
     trace = model.trace(x, h0, **options)
     d_output, d_finals = (
         rng.standard_normal(trace.output.shape),
-        [rng.standard_normal(a.shape) for a in _parts(trace.hn)],
+        [rng.standard_normal(a.shape) for a in parts(trace.hn)],
     )
 
     def scalar() -> float:
         now = model.trace(x, h0, **options)
-        finals = sum((d * a).sum() for d, a in zip(d_finals, _parts(now.hn), strict=True))
+        finals = sum((d * a).sum() for d, a in zip(d_finals, parts(now.hn), strict=True))
         return float((d_output * now.output).sum() + finals)
 
     if d_finals:
-        d_hn = tuple(d_finals) if isinstance(trace.hn, tuple) else d_finals[0]
+        d_hn = tuple(d_finals) if len(d_finals) > 1 else d_finals[0]
         grads = model.backward(trace, d_output, d_hn, need_x=True)
     else:
         grads = model.backward(trace, d_output)
     arguments = {"theta": (model.theta, grads.theta), "x": (x, grads.x)}
     if h0 is not None:
-        copies = [real_numbers(part, "h0").astype(np.float64) for part in _parts(h0)]
-        h0 = tuple(copies) if isinstance(h0, tuple | list) else copies[0]
-        arguments |= {f"h0[{i}]": pair for i, pair in enumerate(zip(copies, _parts(grads.h0), strict=True))}
+        h0 = mapped(lambda part: real_numbers(part, "h0").astype(np.float64), h0)
+        arguments |= {f"h0[{i}]": pair for i, pair in enumerate(zip(parts(h0), parts(grads.h0), strict=True))}
     for name, (value, gradient) in arguments.items():
         if not value.size:
             continue
@@ -135,11 +135,6 @@ def check_gradients(
             assert error <= rtol, (
                 f"the derivative by {name} is {got:.12g}, differences say {expected:.12g} ({error:.1e})"
             )
-
-
-def _parts(state: Any) -> tuple[Any, ...]:
-    """The arrays of a state: none, one, or a tuple of them."""
-    return () if state is None else tuple(state) if isinstance(state, tuple | list) else (state,)
 
 
 def _difference(scalar: Callable[[], float], value: Array, d: Array, h: float = 1e-5) -> float:
@@ -298,7 +293,7 @@ def _state(layer: Recurrent, rng: np.random.Generator, B: int) -> Any:
 def _check_forward(layer: Recurrent, step: Step, x: Array, h0: Any) -> None:
     """The compiled states against the equation, in float64."""
     params = {k: v.astype(np.float64) for k, v in layer.params.items()}
-    state, states = np.concatenate([part[0] for part in _parts(h0)], axis=1).astype(np.float64), []
+    state, states = np.concatenate([part[0] for part in parts(h0)], axis=1).astype(np.float64), []
     for x_t in x.astype(np.float64):
         state = step(params, x_t, state)
         states.append(state[:, : layer.output_size])
@@ -312,11 +307,10 @@ def _check_jacobian(layer: Recurrent, x: Array, h0: Any) -> None:
     places = [(i, j) for i, size in enumerate(sizes) for j in range(size)]
 
     def final(j: int, change: float) -> Array:
-        parts = [part.copy() for part in _parts(h0)]
-        part, unit = places[j]
-        parts[part][0, 0, unit] += change
-        hn = layer(x, tuple(parts) if len(parts) > 1 else parts[0])[1]
-        return np.concatenate([part[0, 0] for part in _parts(hn)])
+        start, (i, unit) = mapped(np.copy, h0), places[j]
+        parts(start)[i][0, 0, unit] += change
+        hn = layer(x, start)[1]
+        return np.concatenate([part[0, 0] for part in parts(hn)])
 
     for j in range(len(J)):
         column = (final(j, h) - final(j, -h)) / (2 * h)
@@ -332,7 +326,7 @@ def _check_bits(layer: Recurrent, rng: np.random.Generator) -> None:
     first, carried = layer(x[:4])
     second, last = layer(x[4:], carried)
     assert np.array_equal(np.concatenate([first, second]), whole), "chunks with carried state give other bits"
-    pairs = zip(_parts(last), _parts(hn), strict=True)
+    pairs = zip(parts(last), parts(hn), strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs), "chunks with carried state end in other bits"
     trace = layer.trace(x)
     assert np.array_equal(trace.output, whole), "trace and call give different bits"

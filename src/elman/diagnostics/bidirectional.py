@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, NonFiniteError
 from ..linearization import Array
+from ..targets import target_axes
 from ..validation.arrays import plain
 from ..validation.rng import generator
 from ..validation.sequences import side_by_side
 from .curve import GrowthCurve
 from .describe import describe
 from .explain import Explanation
-from .labels import labels_every_step, target_axes
 from .report import Diagnosis
 from .sequences import Diagnosable, ModelSequences, as_sequences
 from .verification import Comparison, Verification, compare
@@ -132,7 +132,7 @@ def _labels(view: Direction, x: Any, y: ArrayLike | None, loss: Any) -> Array | 
     """
     if y is None or not view.top:
         return None
-    labels, every = np.asarray(y), labels_every_step(y, loss)
+    labels, every = np.asarray(y), np.ndim(y) == 2 + target_axes(loss)
     if not view.reverse:
         return labels
     if view.at == "end":

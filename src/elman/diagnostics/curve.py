@@ -22,6 +22,9 @@ from .intervals import DECISION_LEVEL, LEVEL, mean_interval, t_quantile
 
 _MOST_SEQUENCES = 10**9
 
+THRESHOLD = math.log(100)
+"""Growth over the whole sequence, in nats either way, that counts as vanishing or exploding unless told otherwise."""
+
 
 @dataclass(frozen=True, eq=False)
 class GrowthCurve:
@@ -174,8 +177,10 @@ class GrowthCurve:
     @cached_property
     def slopes(self) -> Array:
         """Least-squares slope of each living sequence, lags ``first_lag`` .. T, nats per step, shape (alive[T],)."""
-        k = self.lags[self.first_lag :] - (self.first_lag + self.n_steps) / 2
         living = np.isfinite(self.sequence_logs[-1])
+        if not self.n_steps:
+            return np.full(int(living.sum()), np.nan)
+        k = self.lags[self.first_lag :] - (self.first_lag + self.n_steps) / 2
         out: Array = (k / np.square(k).sum()) @ self.sequence_logs[self.first_lag :, living]
         return out
 

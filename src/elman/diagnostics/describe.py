@@ -40,12 +40,23 @@ def describe(curve: GrowthCurve) -> list[str]:
     return lines
 
 
-def factor(nats: float) -> str:
-    """``exp(nats)`` to read, also where it would leave the range of float64."""
-    if abs(nats) < LARGEST_LOG:
-        return f"{math.exp(nats):.4g}"
+def factor(nats: float, digits: int = 4, far: float = LARGEST_LOG, far_digits: int = 4) -> str:
+    """``exp(nats)`` to read, also where it would leave the range of float64.
+
+    Parameters
+    ----------
+    digits : int
+        Significant digits.
+    far, far_digits : float, int
+        From so many nats on, either way, a power of ten with so many digits before it, such as ``2.000e-1000``.
+    """
+    if not math.isfinite(nats) or abs(nats) < far:
+        return f"{math.exp(nats):.{digits}g}"
     exponent, rest = divmod(nats / math.log(10), 1)
-    return f"{10**rest:.3f}e{int(exponent):+d}"
+    mantissa = round(10**rest, far_digits - 1)
+    if mantissa >= 10:  # what rounds up to 10 belongs to the next power
+        mantissa, exponent = 1.0, exponent + 1
+    return f"{mantissa:.{far_digits - 1}f}e{int(exponent):+d}"
 
 
 def local_rates(curve: GrowthCurve) -> list[str]:

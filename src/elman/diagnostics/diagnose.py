@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -15,7 +14,7 @@ from ..linearization import Array, ElementwiseFactors, Linearization
 from ..validation.rng import generator
 from ..validation.scalars import positive, size
 from .bidirectional import diagnose_directions, is_bidirectional
-from .curve import GrowthCurve
+from .curve import THRESHOLD, GrowthCurve
 from .growth import backward_growth, unit_vectors
 from .levels import LEVELS, Declared, WeightFacts, forward_capable, simulated
 from .report import Diagnosis
@@ -36,7 +35,7 @@ def diagnose(
     input_sd: ArrayLike | None = None,
     input_autocorrelation: ArrayLike | None = None,
     length: int | None = None,
-    threshold: float = math.log(100),
+    threshold: float = THRESHOLD,
     vectors: int | None = None,
     max_sequences: int = 64,
     rng: int | np.random.Generator | None = None,

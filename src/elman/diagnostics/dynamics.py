@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import DTypeError, ShapeError
 from ..linearization import Array
+from ..states import parts
 from ..validation.arrays import finite, real_numbers
 
 
@@ -67,8 +68,7 @@ class ConstantInput:
 
     def _final(self, result: tuple[Any, Any]) -> tuple[Array, ...]:
         """The parts (layers, n, width) of the state after a call."""
-        hn = result[1]
-        return hn if isinstance(hn, tuple) else (hn,)
+        return parts(result[1])
 
     def _inward(self, states: Array) -> Any:
         """States (n, S) as the layer takes them."""

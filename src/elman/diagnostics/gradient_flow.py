@@ -14,6 +14,7 @@ from ..validation.arrays import finite_numbers
 from ..validation.rng import generator
 from ..validation.scalars import flag, size
 from .causes import norm_bound
+from .curve import THRESHOLD, GrowthCurve
 from .growth import backward_growth, first_fitted_lag, forward_growth, unit_vectors
 from .singular_flow import singular_growth
 from .trajectories import trajectories
@@ -25,6 +26,8 @@ class GradientFlow:
 
     Attributes
     ----------
+    backward_curve, forward_curve : GrowthCurve
+        Both measurements with their statistics, one curve a sequence: the mean log norm of its living vectors.
     lags : ndarray, shape (T + 1,), int
         0 .. T.
     backward : ndarray, shape (T + 1, n)
@@ -37,7 +40,7 @@ class GradientFlow:
         Share of the vectors, of all sequences, that are exactly zero.
     rates, forward_rates : ndarray, shape (n,)
         Least-squares slope per sequence over lags 10 .. T (1 .. T if T < 20, the one step if T is 1); -inf for a
-        sequence that died, NaN for T = 0.
+        sequence that died, NaN for T = 0. ``rate`` and ``forward_rate`` are their means over the living.
     upper_bound, lower_bound : ndarray, shape (T + 1, n), or None
         Sums of ``log sigma_max(J_t)`` and ``log sigma_min(J_t)`` over the window of each lag (Pascanu, Mikolov and
         Bengio 2013): no gradient can leave them.
@@ -52,13 +55,10 @@ class GradientFlow:
         Backward vectors per sequence.
     """
 
-    lags: Array
-    backward: Array
-    forward: Array
+    backward_curve: GrowthCurve
+    forward_curve: GrowthCurve
     dead_fraction: Array
     forward_dead_fraction: Array
-    rates: Array
-    forward_rates: Array
     upper_bound: Array | None
     lower_bound: Array | None
     a_priori_bound: Array | None
@@ -68,24 +68,49 @@ class GradientFlow:
     n_vectors: int
 
     @property
+    def lags(self) -> Array:
+        """0 .. T."""
+        return self.backward_curve.lags
+
+    @property
+    def backward(self) -> Array:
+        """Mean log norm (T + 1, n) of the living vectors of each sequence."""
+        return self.backward_curve.sequence_logs
+
+    @property
+    def forward(self) -> Array:
+        """The same of the forward vectors."""
+        return self.forward_curve.sequence_logs
+
+    @property
+    def rates(self) -> Array:
+        """Slope (n,) of each sequence; -inf for a sequence that died, NaN for T = 0."""
+        return _rates(self.backward_curve)
+
+    @property
+    def forward_rates(self) -> Array:
+        """Likewise of ``forward``."""
+        return _rates(self.forward_curve)
+
+    @property
     def backward_mean(self) -> Array:
         """Mean (T + 1,) of ``backward`` over the sequences that live at each lag; -inf where none does."""
-        return _mean_over_living(self.backward)
+        return self.backward_curve.mean
 
     @property
     def forward_mean(self) -> Array:
         """Mean (T + 1,) of ``forward``, likewise."""
-        return _mean_over_living(self.forward)
+        return self.forward_curve.mean
 
     @property
     def rate(self) -> float:
         """Backward rate: mean of ``rates`` over the sequences alive at lag T; -inf if none is."""
-        return float(_mean_over_living(self.rates))
+        return self.backward_curve.rate
 
     @property
     def forward_rate(self) -> float:
         """Forward rate, likewise from ``forward_rates``."""
-        return float(_mean_over_living(self.forward_rates))
+        return self.forward_curve.rate
 
     def __repr__(self) -> str:
         return f"GradientFlow(T={self.lags[-1]}, n={self.backward.shape[1]}, rate={self.rate:.6g})"
@@ -191,18 +216,15 @@ def gradient_flow(
         ends = given[:, None]
     back = backward_growth(lin, ends)
     forth = forward_growth(lin, unit_vectors(rng, n, vectors, S))
-    backward, forward = _mean_over_living(back), _mean_over_living(forth)
+    beginning = "random" if start is None else "given"
     upper, lower = _singular_bounds(lin) if bounds else (None, None)
     lags = _singular_lags(lin.n_steps) if singular_values else None
     largest, smallest = (None, None) if lags is None else singular_growth(lin, lags)
     return GradientFlow(
-        lags=np.arange(lin.n_steps + 1),
-        backward=backward,
-        forward=forward,
+        backward_curve=GrowthCurve(_mean_over_living(back)[..., None], beginning, THRESHOLD),
+        forward_curve=GrowthCurve(_mean_over_living(forth)[..., None], "random", THRESHOLD),
         dead_fraction=np.isneginf(back).mean(axis=(1, 2)),
         forward_dead_fraction=np.isneginf(forth).mean(axis=(1, 2)),
-        rates=_slopes(backward),
-        forward_rates=_slopes(forward),
         upper_bound=upper,
         lower_bound=lower,
         a_priori_bound=_a_priori_bound(lin) if bounds else None,
@@ -228,16 +250,11 @@ def _mean_over_living(growth: Array) -> Array:
     return np.where(count > 0, total / np.maximum(count, 1), -np.inf)
 
 
-def _slopes(growth: Array) -> Array:
-    """Least-squares slope per sequence of growth (T+1, n), -inf for those dead at the end."""
-    T = len(growth) - 1
-    lags = np.arange(first_fitted_lag(T), T + 1, dtype=np.float64)
-    slopes = np.where(np.isneginf(growth[-1]), -np.inf, np.nan)
-    living = ~np.isneginf(growth[-1])
-    if len(lags) > 1:
-        centred = lags - lags.mean()
-        slopes[living] = centred @ growth[int(lags[0]) :, living] / (centred @ centred)
-    return slopes
+def _rates(curve: GrowthCurve) -> Array:
+    """Slope of each sequence, the dead ones among them."""
+    rates = np.full(curve.n, -np.inf)
+    rates[np.isfinite(curve.sequence_logs[-1])] = curve.slopes
+    return rates
 
 
 def _singular_lags(T: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
 from ..linearization import Array
+from ..states import mapped, parts
 from ..validation.arrays import finite_numbers, plain, real_numbers
 from ..validation.scalars import size
 from .inputs import autocorrelated, checked_correlation, resampled, white
+from .matrices import spectral_radius
 from .sequences import (
     MOST_RESERVED,
     Adjustable,
@@ -210,51 +212,36 @@ def _drawn(h0: Any, n: int, rng: np.random.Generator) -> Any:
     """Initial states of ``n`` sequences, drawn among those given along their axis 1."""
     if h0 is None:
         return None
-    which = rng.integers((h0[0] if isinstance(h0, tuple) else h0).shape[1], size=n)
-    return _each(h0, lambda h: np.take(h, which, axis=1))
+    which = rng.integers(parts(h0)[0].shape[1], size=n)
+    return mapped(lambda h: np.take(h, which, axis=1), h0)
 
 
 def _states(h0: Any) -> Any:
     """Initial states as arrays that have sequences along axis 1."""
     if h0 is None:
         return None
-    several = isinstance(h0, tuple | list)
-    parts = tuple(plain(h, "h0") for h in (h0 if several else (h0,)))
-    shapes = [part.shape for part in parts]
+    given = mapped(lambda h: plain(h, "h0"), h0)
+    shapes = [part.shape for part in parts(given)]
     if {len(shape) for shape in shapes} != {3} or len({shape[1] for shape in shapes}) != 1 or not shapes[0][1]:
         found = ", ".join(map(str, shapes)) or "none"
         raise ShapeError(
             "h0 must be an array of shape (layers, n, H), or a tuple of such with the same n >= 1, like the "
             f"states that the model returns; got shape {found}"
         )
-    for part in parts:
-        real_numbers(part, "h0")
-    return parts if several else parts[0]
-
-
-def _each(h0: Any, change: Callable[[Array], Array]) -> Any:
-    """Every array of a state changed; None is the model's own state."""
-    if h0 is None:
-        return None
-    return tuple(map(change, h0)) if isinstance(h0, tuple) else change(h0)
+    return mapped(lambda h: real_numbers(h, "h0"), given)
 
 
 def _facts(model: Diagnosable, part: Adjustable, mean: Array, initial: Any, kind: str) -> WeightFacts:
     """Radii and norm, from one step under the mean input from the mean initial state."""
-    lin = model.linearize(mean.reshape(1, 1, part.input_size), _each(initial, lambda h: h.mean(axis=1, keepdims=True)))
+    lin = model.linearize(mean.reshape(1, 1, part.input_size), mapped(lambda h: h.mean(axis=1, keepdims=True), initial))
     factors = lin.factors
     weight = None if factors is None else factors.weight.astype(np.float64)
     return WeightFacts(
-        radius=None if weight is None else _radius(weight),
+        radius=None if weight is None else spectral_radius(weight),
         norm=None if weight is None else float(np.linalg.norm(weight, 2)),
-        rest_radius=_radius(lin.jacobian(0).astype(np.float64)),
+        rest_radius=spectral_radius(lin.jacobian(0).astype(np.float64)),
         inputs=kind,
     )
-
-
-def _radius(matrix: Array) -> float:
-    """Largest absolute value of an eigenvalue."""
-    return float(np.abs(np.linalg.eigvals(matrix)).max(initial=0.0))
 
 
 def forward_capable(sequences: Sequences) -> None:

@@ -1,4 +1,4 @@
-"""Checks of matrices and vectors that diagnostics are given."""
+"""Matrices that diagnostics are given: checks, scale, eigenvalues, and what counts as rounding."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike
 
 from ..errors import DTypeError, ShapeError
@@ -44,6 +45,20 @@ def scaled(matrix: Array) -> tuple[Array, float]:
     largest = float(np.abs(matrix).max())
     scale = float(np.ldexp(1.0, int(np.frexp(largest)[1]) - 1)) if largest else 1.0
     return matrix / scale, scale
+
+
+def eigenvalues(matrix: Array) -> Array:
+    """Eigenvalues of a matrix of any scale, complex or real, in the order of LAPACK; none of an empty matrix."""
+    if not matrix.size:
+        return np.zeros(0)
+    unit, scale = scaled(matrix)
+    values: Array = scipy.linalg.eigvals(unit) * scale
+    return values
+
+
+def spectral_radius(matrix: Array) -> float:
+    """Largest absolute value of an eigenvalue; 0 of an empty matrix."""
+    return float(np.abs(eigenvalues(matrix)).max(initial=0.0))
 
 
 def frobenius_norm(matrix: Array) -> float:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
@@ -28,7 +27,7 @@ from ..validation.arrays import finite_numbers
 from ..validation.scalars import size
 from .controllable import controllable_part, stored_rank
 from .marginal import marginal_modes, stability
-from .matrices import rounding_of, square_matrix
+from .matrices import eigenvalues, rounding_of, square_matrix
 
 # Longest impulse response that is computed: 4 million lags, enough for radii up to about 1 - 1e-5.
 _MOST_LAGS = 2**22
@@ -178,7 +177,7 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     wanted = None if max_lag is None else size(max_lag, "max_lag", 0) + 1
     reduced = controllable_part(matrix, vector)
     rank = len(reduced)
-    per_lag = _capacity(scipy.linalg.eigvals(reduced) if rank else np.zeros(0), wanted or 0)
+    per_lag = _capacity(eigenvalues(reduced), wanted or 0)
     if wanted is None:
         left = np.cumsum(per_lag[::-1])[::-1]
         wanted = max(1, int(np.count_nonzero(left > _NEGLIGIBLE * rank)))
@@ -199,7 +198,7 @@ def _upper_end(W: Array, rank: int, lags: int) -> Array:
     """The most that a network of the modes of W can hold (lags,), in total ``rank``; capacities do not increase."""
     share = np.minimum(1.0, rank / np.arange(1, lags + 1))
     try:
-        return np.minimum(share, _capacity(scipy.linalg.eigvals(W), lags)[:lags])
+        return np.minimum(share, _capacity(eigenvalues(W), lags)[:lags])
     except ArgumentError:
         # a mode too near 1, which the input may not even reach
         return share
@@ -233,7 +232,7 @@ def linear_network(W: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
     vector = finite_numbers(v, "v")
     if vector.shape != (len(matrix),):
         raise ShapeError(f"v must have shape (N,) = ({len(matrix)},) to fit W, got {vector.shape}")
-    values = scipy.linalg.eigvals(matrix)
+    values = eigenvalues(matrix)
     kind = stability(values, marginal_modes(matrix, values, rounding_of(matrix)))
     if kind != "decaying":
         radius = "1 to rounding" if kind == "marginal" else f"{np.abs(values).max():.6g}"

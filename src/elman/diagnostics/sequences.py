@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..linearization import Array, Linearization
 from ..linearization.norms import row_norms
+from ..states import mapped, parts
+from ..targets import positions, target_axes
 from ..validation.arrays import finite, finite_numbers, real_numbers
 from ..validation.sequences import side_by_side
 from ..validation.words import kind, model_cure
 from .chosen import Chosen
-from .labels import label_axis, target_axes
 from .trajectories import trajectories
 
 MOST_RESERVED = 32
@@ -127,11 +128,14 @@ class ModelSequences:
     def take(self, which: Array) -> ModelSequences:
         """The sequences of these indices, with their labels and initial states."""
         axis = self.model.batch_axis
-        y = None if self.y is None else np.take(self.y, which, axis=label_axis(self.y, self.x, axis, self.loss))
-        h0 = self.h0
-        if h0 is not None:
-            h0 = tuple(np.take(h, which, axis=1) for h in h0) if isinstance(h0, tuple) else np.take(h0, which, axis=1)
+        y = None if self.y is None else np.take(self.y, which, axis=axis if self.labels_every_step else 0)
+        h0 = mapped(lambda h: np.take(h, which, axis=1), self.h0)
         return replace(self, x=np.take(self.x, which, axis=axis), y=y, h0=h0)
+
+    @property
+    def labels_every_step(self) -> bool:
+        """Whether there are labels for every step; else for the last, or none."""
+        return self.y is not None and self.y.ndim == 2 + target_axes(self.loss)
 
     @property
     def n_steps(self) -> int:
@@ -281,7 +285,7 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     labels = None if y is None else side_by_side(y, "y", axis, 1 + target_axes(loss))
     if labels is not None:
         labels = real_numbers(labels, "y")
-        label_axis(labels, array, axis, loss)
+        positions(labels.shape, "y", array.shape[:2], (n,), target_axes(loss))
         finite(labels, "y")
     return ModelSequences(model, array, labels, _states(h0, n), loss)
 
@@ -303,16 +307,14 @@ def check_model(model: Any) -> None:
 
 def _states(h0: Any, n: int) -> Any:
     """Check the initial states of ``n`` sequences, one array or a tuple of them."""
-    if h0 is None:
-        return None
-    parts = tuple(real_numbers(h, "h0") for h in (h0 if isinstance(h0, (tuple, list)) else (h0,)))
-    for h in parts:
+    h0 = mapped(lambda h: real_numbers(h, "h0"), h0)
+    for h in parts(h0):
         if h.ndim != 3 or h.shape[1] != n:
             swapped = h.ndim == 3 and h.shape[0] == n
             cure = "; sequences are its second axis with batch_first too: h0.swapaxes(0, 1)" if swapped else ""
             raise ShapeError(f"h0 must have shape (layers, {n}, H), one state for each sequence; got {h.shape}{cure}")
         finite(h, "h0")
-    return parts if isinstance(h0, (tuple, list)) else parts[0]
+    return h0
 
 
 def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) -> GivenJacobians:

@@ -18,7 +18,7 @@ from ..linearization import Array
 from ..validation.scalars import positive, size
 from .gates import SpectrumByGate
 from .marginal import Stability, marginal_modes, semisimple, stability, time_constants
-from .matrices import frobenius_norm, rounding_of, scaled, sparse_or_operator, square_matrix
+from .matrices import eigenvalues, frobenius_norm, rounding_of, scaled, sparse_or_operator, square_matrix
 from .partial_spectrum import PartialSpectrum, partial_spectrum
 from .powers import TransientPeak, transient_peak
 from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, sigma_min_grid, window_about
@@ -304,6 +304,6 @@ def _spectrum(W: Any, name: str) -> Spectrum | PartialSpectrum:
         matrix = square_matrix(matrix @ np.eye(size), name)
     matrix.setflags(write=False)
     unit, scale = scaled(matrix)
-    eigenvalues = scipy.linalg.eigvals(unit) * scale
-    order = np.lexsort((eigenvalues.imag, eigenvalues.real, np.abs(eigenvalues)))[::-1]
-    return Spectrum(matrix, eigenvalues[order], scipy.linalg.svdvals(unit) * scale, rounding_of(matrix, dtype))
+    values = eigenvalues(matrix)
+    order = np.lexsort((values.imag, values.real, np.abs(values)))[::-1]
+    return Spectrum(matrix, values[order], scipy.linalg.svdvals(unit) * scale, rounding_of(matrix, dtype))

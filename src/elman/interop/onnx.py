@@ -15,6 +15,7 @@ from ..errors import ArgumentError, DTypeError, ElmanError, ShapeError
 from ..files import listed, quoted, shown
 from ..layers import GRU, LSTM, RNN
 from ..layers.parameters import rounded
+from ..states import parts
 from .onnx_branches import Branch, decided, nodes
 from .onnx_export import to_onnx
 from .onnx_file import load
@@ -143,7 +144,7 @@ def _told(way: dict[str, str]) -> str:
 
 def _different(one: OnnxLayer, other: OnnxLayer) -> str:
     """In what two layers differ, beside the names of their nodes and tensors."""
-    states = [[] if m.h0 is None else m.h0 if isinstance(m.h0, tuple) else [m.h0] for m in (one, other)]
+    states = [parts(m.h0) for m in (one, other)]
     same = {
         "kind, sizes or options": repr(one.layer) == repr(other.layer) and one.reverse == other.reverse,
         "the weights": np.array_equal(one.layer.theta, other.layer.theta),

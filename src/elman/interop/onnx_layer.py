@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ArgumentError
 from ..layers import GRU, LSTM, RNN
 from ..layers.batch import Batch
+from ..states import mapped, parts
 from ..validation.arrays import plain
 from ..validation.sequences import is_list
 
@@ -107,22 +108,17 @@ class OnnxLayer:
 
     def _initial(self, batch: Batch) -> Any:
         """The constant initial state, with one row repeated for every sequence."""
-        if self.h0 is None:
-            return None
-        parts = self.h0 if isinstance(self.h0, tuple) else (self.h0,)
-        fitted = [np.repeat(p, batch.B, axis=1) if p.shape[1] == 1 else p for p in parts]
-        if batch.single:
-            fitted = [p[:, 0] if p.shape[1] == 1 else p for p in fitted]
-        return tuple(fitted) if isinstance(self.h0, tuple) else fitted[0]
+        fitted = mapped(lambda h: np.repeat(h, batch.B, axis=1) if h.shape[1] == 1 else h, self.h0)
+        return mapped(lambda h: h[:, 0] if h.shape[1] == 1 else h, fitted) if batch.single else fitted
 
     def __str__(self) -> str:
-        parts = ("h0", "c0") if isinstance(self.layer, LSTM) else ("h0",)
-        states = self.h0 if isinstance(self.h0, tuple) else (self.h0,) * len(parts)
+        names = ("h0", "c0") if isinstance(self.layer, LSTM) else ("h0",)
+        states = parts(self.h0) or (None,) * len(names)
         lines = [f"OnnxLayer: {self.layer!r}", f"  nodes    {', '.join(self.nodes)}"]
         lines += [f"  branch   {branch} of If {name!r}" for name, branch in self.branches.items()]
         if self.reverse:
             lines.append("  reverse  call this object, or give the layer x turned in time and turn its output")
-        constants = dict(zip(parts, states, strict=True)) | {"lengths": self.lengths}
+        constants = dict(zip(names, states, strict=True)) | {"lengths": self.lengths}
         for name in ("x", *constants):
             value = constants.get(name)
             if name in self.inputs:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError
+from ..states import State
 from ..validation.scalars import flag, index, size
 from .affine import Rows
 from .chain import Levers, cut_paths, levers_of, log_norms, turn
@@ -16,7 +17,7 @@ from .linearize import LayerLinearization
 from .one_way import OneWay
 from .parameters import Parameterised
 from .stack import Stack
-from .states import State, States
+from .states import States
 from .stepper import Stepper
 from .trace import Trace
 

@@ -9,15 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError
 from ..linearization.norms import safe_norm
-from ..validation.arrays import finite, real_numbers
+from ..states import State, parts
+from ..targets import positions, target_axes
+from ..validation.arrays import finite, plain, real_numbers
 from ..validation.rng import generator
+from ..validation.sequences import beside, holds
 from .affine import Rows
 from .batch import Batch
 from .buffers import Fresh
 from .linearize import LayerLinearization
 from .losses import Loss, broken, checked, get_loss
-from .states import State
-from .targets import last_targets
 
 if TYPE_CHECKING:
     from .network import Network
@@ -69,7 +70,7 @@ def _of_loss(network: Network, output: Array, batch: Batch, y: ArrayLike | None,
     if y is None:
         return generator(rng).standard_normal((B, Q)).astype(network.dtype)
     loss = get_loss(loss)
-    target = real_numbers(last_targets(y, 1 + getattr(loss, "target_axes", 1), batch), "y")
+    target = real_numbers(_last_targets(y, target_axes(loss), batch), "y")
     if target.dtype.kind == "f":
         finite(target, "y")
     value, d_output = checked(loss, output.copy(), target)
@@ -77,6 +78,18 @@ def _of_loss(network: Network, output: Array, batch: Batch, y: ArrayLike | None,
         raise NonFiniteError(words, what="loss")
     # a loss averages over the batch: B sequences see the gradient of their own loss
     return B * d_output
+
+
+def _last_targets(y: Any, axes: int, batch: Batch) -> Array:
+    """Targets (B, ...) of the last step, from those, or those of every step, of sequences of one length."""
+    every = (batch.T,) if batch.single else (batch.B, batch.T) if batch.batch_first else (batch.T, batch.B)
+    time = 1 if batch.batch_first and not batch.single else 0
+    if holds(y, 1 + axes):
+        y = beside([plain(item, f"y[{i}]") for i, item in enumerate(y)], 1 - time, "y")
+    y = plain(y, "y")
+    leading = positions(y.shape, "y", every, () if batch.single else (batch.B,), axes)
+    last: Array = y.take(-1, axis=time) if leading == every else y
+    return last[None] if batch.single else last
 
 
 def measured_loss(network: Network, x: Any, y: ArrayLike | None, loss: str | Loss, h0: State | None, rng: Any) -> Array:
@@ -90,7 +103,7 @@ def measured_loss(network: Network, x: Any, y: ArrayLike | None, loss: str | Los
         every[-1] = d
         d = batch.outward(every)
     grads = network.backward(trace, d[0] if at_end and batch.single else d)
-    of_h0 = grads.h0[0] if isinstance(grads.h0, tuple) else grads.h0
+    of_h0 = parts(grads.h0)[0]
     norms = np.zeros((batch.T + 1, batch.B))
     for direction, own, first in zip(layer.stack.directions, grads.state_norms, of_h0, strict=True):
         backwards = bool(direction.reverse)

@@ -17,6 +17,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..kernels.exponential import exp, log
 from ..kernels.squares import sum_of_squares
 from ..kernels.subnormal import flushed
+from ..targets import NAMED
 from ..validation.arrays import all_finite, in_place, plain
 from ..validation.scalars import choice
 from ..validation.words import kind, model_cure
@@ -50,7 +51,7 @@ class Loss(Protocol):
 class MeanSquaredError:
     """Mean of the squared differences over all entries, as ``torch.nn.MSELoss``; its name for ``fit`` is ``"mse"``."""
 
-    target_axes = 1
+    target_axes = NAMED["mse"]
 
     def check_target(self, target: Array, output_shape: tuple[int, ...]) -> None:
         """Refuse targets that are not real numbers in the shape of the output.
@@ -114,7 +115,7 @@ class CrossEntropy:
     As ``torch.nn.CrossEntropyLoss``, with the classes on the last axis; its name for ``fit`` is ``"cross_entropy"``.
     """
 
-    target_axes = 0
+    target_axes = NAMED["cross_entropy"]
 
     def check_target(self, target: Array, output_shape: tuple[int, ...]) -> None:
         """Refuse targets that are not classes ``0 .. Q-1`` at the positions of the output.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..states import State
 from ..validation.arrays import all_finite, matching
 from ..validation.scalars import choice, flag
 from ..validation.words import kind, model_cure
@@ -23,7 +24,6 @@ from .losses import Loss
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
-from .states import State
 from .trace import Gradients, Trace, final_output, spacing
 
 Array = NDArray[Any]

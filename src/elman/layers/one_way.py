@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..states import State
 from ..validation.sequences import is_list
 from .chain import Levers, cut_paths, levers_of, log_norms, turn
 from .linearize import LayerLinearization
 from .loss_gradient import output_start
-from .states import State
 from .trace import final_output
 
 if TYPE_CHECKING:

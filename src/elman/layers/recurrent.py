@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..cells import Cell
 from ..errors import ArgumentError, DTypeError
+from ..states import State
 from ..validation.scalars import flag, real_dtype, size
 from .affine import Rows
 from .batch import Batch
@@ -23,7 +24,7 @@ from .noise import Noise, Regularizer, choose
 from .parameters import Parameters
 from .prepared import Ready
 from .stack import Stack
-from .states import State, States
+from .states import States
 from .trace import Gradients, Trace, spacing
 from .zoneout import ZonedDirection
 

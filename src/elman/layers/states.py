@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..errors import ShapeError
+from ..states import State
 from ..validation.arrays import finite_floats, plain
 from ..validation.words import kind
 from .layout import Layout
 
 Array = NDArray[Any]
-State = ArrayLike | tuple[ArrayLike, ...]
-"""One array, or for a cell of several states a tuple of one for each, such as ``(h0, c0)``."""
-
 AXES = "num_layers * num_directions"
 
 

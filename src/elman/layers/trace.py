@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError
+from ..states import parts
 from .affine import Rows
 from .batch import Batch
 from .kept import Version
@@ -116,8 +117,7 @@ class Trace:
 
 def final_output(hn: Any, per_layer: int) -> Array:
     """The last layer's final output, its ``per_layer`` directions side by side, from the final states of all."""
-    h = hn[0] if isinstance(hn, tuple) else hn
-    joined: Array = np.concatenate(list(h[-per_layer:]), axis=-1)
+    joined: Array = np.concatenate(list(parts(hn)[0][-per_layer:]), axis=-1)
     return joined
 
 

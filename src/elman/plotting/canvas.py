@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from ..diagnostics.describe import factor
 from ..errors import DTypeError, MissingExtraError
 from ..linearization import Array
 from ..validation.words import kind
@@ -59,14 +60,8 @@ def decades(nats: Any) -> Array:
     return np.where(np.isfinite(values), values, np.nan) / math.log(10)
 
 
-def factor(nats: float) -> str:
-    """``exp(nats)`` to read, such as ``88.1`` or ``3e-175``, also where it would leave the range of float64."""
-    if not math.isfinite(nats) or abs(nats) < math.log(1e4):
-        return f"{math.exp(nats):.3g}"
-    exponent = math.floor(nats / math.log(10))
-    digit = round(10 ** (nats / math.log(10) - exponent))
-    # what rounds up to 10 belongs to the next power
-    return f"{digit}e{exponent:+d}" if digit < 10 else f"1e{exponent + 1:+d}"
+short_factor = functools.partial(factor, digits=3, far=math.log(1e4), far_digits=1)
+"""A factor to read from nats, for labels: ``88.1``, or ``3e-175``."""
 
 
 def decade_axis(ax: Axes, low: float, high: float) -> None:

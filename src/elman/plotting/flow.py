@@ -19,8 +19,8 @@ from .canvas import (
     decade_axis,
     decades,
     draws_results,
-    factor,
     mark_extinct,
+    short_factor,
     some,
     span,
 )  # fmt: skip
@@ -127,7 +127,7 @@ def _bounds(ax: Axes, flow: GradientFlow) -> list[Line2D]:
         lines.append((flow.a_priori_bound, r"$\sigma_\max(W_{hh})$", ":"))
     drawn = []
     for bound, name, style in lines:
-        label = f"{name} bound, {factor(bound[-1])} at lag {flow.lags[-1]}"
+        label = f"{name} bound, {short_factor(bound[-1])} at lag {flow.lags[-1]}"
         drawn += ax.plot(flow.lags, decades(bound), color="black", linestyle=style, linewidth=1, label=label)
     return drawn
 
@@ -137,7 +137,7 @@ def _add_singular_values(ax: Axes, flow: GradientFlow) -> list[Array]:
     if flow.singular_lags is None or flow.largest is None or flow.smallest is None:
         return []
     largest, smallest = decades(flow.largest.max(axis=1)), decades(flow.smallest.min(axis=1))
-    end = f"{factor(flow.smallest[-1].min())} at lag {flow.lags[-1]}"
+    end = f"{short_factor(flow.smallest[-1].min())} at lag {flow.lags[-1]}"
     for values, label, marker in ((largest, "largest $\\sigma$", "^"), (smallest, f"smallest $\\sigma$, {end}", "v")):
         ax.plot(
             flow.singular_lags, values, color="black", linewidth=0.6, marker=marker, markersize=3.5,

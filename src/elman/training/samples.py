@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layers.losses import Loss
+from ..targets import positions, target_axes
 from ..validation.arrays import finite, finite_floats, floating, plain
 from ..validation.sequences import checked_lengths, holds, is_list, truths
 from .model import Model
@@ -125,12 +126,12 @@ class Samples:
         for name, option in (("lengths", lengths), ("reset", reset)):
             if option is not None and name not in takes:
                 raise ArgumentError(f"{name} must be left out: the trace of {type(model).__name__} takes none")
-        target_axes = getattr(loss, "target_axes", 1)
+        axes = target_axes(loss)
         if "lengths" in takes and is_list(x):
             if reset is not None:
                 raise ArgumentError("reset must be left out for a list: give each recording as an item of its own")
-            x, y, lengths = padded(x, y, lengths, model, target_axes, prefix)
-        x, y = _array(x, f"{prefix}x", 2), _array(y, f"{prefix}y", 1 + target_axes)
+            x, y, lengths = padded(x, y, lengths, model, axes, prefix)
+        x, y = _array(x, f"{prefix}x", 2), _array(y, f"{prefix}y", 1 + axes)
         _check_shape(x, f"{prefix}x", time)
         single = time is not None and x.ndim == 2
         n = 1 if single else x.shape[model.batch_axis]
@@ -148,13 +149,13 @@ class Samples:
         last = None if time is None else () if single else (n,)
         if len(output) == 2 and time is not None:  # the network reads the end of a sequence only
             every = None
-        positions = _target_positions(y, f"{prefix}y", every, last, output[-1], target_axes)
-        every_step = every is not None and positions == every
+        leading = positions(y.shape, f"{prefix}y", every, last, axes, output[-1])
+        every_step = leading == every
         if valid is not None and every_step:
             y = np.where(valid.reshape(valid.shape + (1,) * (y.ndim - valid.ndim)), y, y.dtype.type(0))
         check_target = getattr(loss, "check_target", None)
         if check_target is not None:
-            check_target(y, (*positions, output[-1]))
+            check_target(y, (*leading, output[-1]))
         y = _target_values(y, f"{prefix}y", dtype)
 
         self.time, self.every_step, self.at_end = time, every_step, every is None
@@ -291,28 +292,3 @@ def _output_shape(model: Model, x: Array) -> tuple[int, ...]:
     except ShapeError:
         model.trace(x, **options)  # refused alike, in words that show the shape of the data
         raise
-
-
-def _target_positions(
-    y: Array, name: str, every: tuple[int, ...] | None, last: tuple[int, ...] | None, n_channels: int, target_axes: int
-) -> tuple[int, ...]:
-    """Return which axes of time and batch the target has, ``every`` or ``last``, or refuse it."""
-    if every is None:
-        every, last = last, None  # one position a sequence
-    assert every is not None
-    channels = (n_channels,) * target_axes
-    lacks_channels = target_axes == 1 and y.shape == every and (last is None or y.shape != (*last, *channels))
-    for positions in (every, last):
-        if positions is None or lacks_channels:
-            continue
-        if y.ndim == len(positions) + target_axes and y.shape[: len(positions)] == positions:
-            return positions
-    allowed = f"{(*every, *channels)}"
-    if last is not None:
-        allowed += f" (a target at every step) or {(*last, *channels)} (at the last step only)"
-    hint = ""
-    if lacks_channels:
-        hint = f": add the axis of channels, {name}[..., None]"
-    elif y.ndim == len(every) + target_axes and y.shape[: len(every)] == every[::-1]:
-        hint = ": its axes of time and batch are swapped"
-    raise ShapeError(f"{name} must have shape {allowed}, got {y.shape}{hint}")
