@@ -199,7 +199,7 @@ class TestLossStart:
 
     def test_wrong_targets_are_refused(self):
         net = network(np.random.default_rng(6))
-        with pytest.raises(ShapeError, match=r"or \(6,\) \(the last step\)"):
+        with pytest.raises(ShapeError, match=r"or \(6, Q\) \(at the last step only\)"):
             net.loss_start(np.zeros((5, 6, 3)), np.zeros((4, 2)))
         with pytest.raises(ArgumentError, match="T = 0"):
             net.loss_start(np.zeros((0, 6, 3)))

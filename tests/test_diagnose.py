@@ -502,7 +502,7 @@ def test_the_plain_network_fulfils_the_protocol():
         ({"threshold": math.nan}, ArgumentError, "positive number of nats"),
         ({"max_sequences": 8.5}, DTypeError, "must be an integer, got 8.5"),
         ({"max_sequences": 1}, ArgumentError, "at least 2"),
-        ({"y": np.zeros(40)}, ShapeError, r"add the axis of channels: y\[\.\.\., None\]"),
+        ({"y": np.zeros(40)}, ShapeError, r"add the axis of channels, y\[\.\.\., None\]"),
         ({"x": None}, ArgumentError, "got None"),
         (
             {"x": [np.zeros((4, 2)), np.zeros((5, 2))]},
