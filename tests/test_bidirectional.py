@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import elman
-from elman.diagnostics.bidirectional import BidirectionalDiagnosis
+from elman.diagnostics.diagnosis.bidirectional import BidirectionalDiagnosis
 from elman.errors import ArgumentError, ShapeError
 
 matplotlib.use("Agg")

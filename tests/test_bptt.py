@@ -9,10 +9,10 @@ from numba import config
 import elman
 from elman.cells import ELMAN, GRU, GRU_RESET_BEFORE, LSTM, LSTM_PROJECTED, MGU
 from elman.kernels import parallel
-from elman.layers import bptt, direction
-from elman.layers.affine import Rows
+from elman.layers.engine import bptt, direction
+from elman.layers.engine.affine import Rows
+from elman.layers.engine.schedule import dense, segmented
 from elman.layers.recurrent import Recurrent
-from elman.layers.schedule import dense, segmented
 
 pytestmark = pytest.mark.usefixtures("restore_threads")
 

@@ -8,8 +8,9 @@ import pytest
 from scipy.stats import ortho_group
 
 import elman
-from elman.diagnostics.causes import TERMS, Causes, elementwise_terms, norm_bound
-from elman.diagnostics.growth import backward_growth, unit_vectors
+from elman.diagnostics.diagnosis.causes import TERMS, Causes, elementwise_terms
+from elman.diagnostics.gradient.bounds import norm_bound
+from elman.diagnostics.gradient.growth import backward_growth, unit_vectors
 from elman.linearization import ElementwiseFactors, JacobianStack
 
 

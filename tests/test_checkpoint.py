@@ -12,7 +12,7 @@ import pytest
 
 import elman
 from elman.errors import ArgumentError, DTypeError, NonFiniteError
-from elman.layers.buffers import Buffers
+from elman.layers.engine.buffers import Buffers
 from elman.layers.trace import spacing
 from elman.monitor import Monitor
 from elman.testing import check_gradients

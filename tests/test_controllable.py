@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from elman.diagnostics.controllable import controllable_part, stored_rank
-from elman.diagnostics.measured_memory import measured_memory
-from elman.diagnostics.memory import memory_capacity
+from elman.diagnostics.memory.capacity import memory_capacity
+from elman.diagnostics.memory.controllable import controllable_part, stored_rank
+from elman.diagnostics.memory.measured import measured_memory
 
 
 def exact_rank(W, v):

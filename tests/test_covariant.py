@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from test_lyapunov import repeated, tanh_network
 
-from elman.diagnostics.covariant import covariant_vectors
-from elman.diagnostics.lyapunov import lyapunov_spectrum
+from elman.diagnostics.lyapunov.covariant import covariant_vectors
+from elman.diagnostics.lyapunov.exponents import lyapunov_spectrum
 from elman.errors import ArgumentError
 from elman.linearization import JacobianStack
 

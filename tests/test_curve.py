@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from elman.diagnostics.curve import GrowthCurve
-from elman.diagnostics.intervals import mean_interval, t_quantile, welch_half_width
+from elman.diagnostics.gradient.curve import GrowthCurve
+from elman.diagnostics.gradient.intervals import mean_interval, t_quantile, welch_half_width
 from elman.errors import ArgumentError
 
 THETA = math.log(100)

@@ -9,11 +9,11 @@ from scipy.special import digamma, polygamma
 from scipy.stats import ortho_group
 
 import elman
-from elman.diagnostics.curve import GrowthCurve
-from elman.diagnostics.diagnose import diagnose
-from elman.diagnostics.gradient_flow import gradient_flow
-from elman.diagnostics.sequences import Chosen, Diagnosable, as_sequences
-from elman.diagnostics.verification import Verification, compare
+from elman.diagnostics.diagnosis.diagnose import diagnose
+from elman.diagnostics.diagnosis.sequences import Chosen, Diagnosable, as_sequences
+from elman.diagnostics.diagnosis.verification import Verification, compare
+from elman.diagnostics.gradient.curve import GrowthCurve
+from elman.diagnostics.gradient.flow import gradient_flow
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.linearization import ElementwiseFactors, JacobianStack, Linearization
 

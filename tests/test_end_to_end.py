@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import elman
-from elman.layers.losses import get_loss
+from elman.losses import get_loss
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

@@ -12,9 +12,9 @@ from scipy.stats import ortho_group
 
 import elman
 from elman.cells import MGU, Gate
-from elman.diagnostics.growth import backward_growth, unit_vectors
-from elman.diagnostics.paths import PathShares, path_shares
-from elman.diagnostics.tune import search
+from elman.diagnostics.diagnosis.paths import PathShares, path_shares
+from elman.diagnostics.diagnosis.tune import search
+from elman.diagnostics.gradient.growth import backward_growth, unit_vectors
 from elman.errors import ArgumentError
 from elman.layers.recurrent import Recurrent
 from elman.linearization import JacobianStack

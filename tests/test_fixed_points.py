@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from elman.diagnostics.fixed_points import fixed_points
+from elman.diagnostics.equilibria.search import fixed_points
 from elman.errors import ArgumentError, DTypeError, ShapeError
 from elman.layers import GRU, LSTM, MGU, RNN, Network, Readout
 from elman.tasks import flip_flop

@@ -15,7 +15,7 @@ import pytest
 
 import elman
 from elman.errors import ArgumentError, DTypeError, ElmanError, NonFiniteError, ShapeError
-from elman.layers.losses import get_loss
+from elman.losses import get_loss
 
 X = np.random.default_rng(0).standard_normal((4, 3, 2))
 Y = np.random.default_rng(1).standard_normal((4, 3, 1))

@@ -8,7 +8,7 @@ import pytest
 import elman
 from elman.diagnostics import diagnose, gradient_flow, lyapunov_spectrum
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
-from elman.layers.losses import MeanSquaredError
+from elman.losses import MeanSquaredError
 from elman.training import clip_by_global_norm, global_norm
 from elman.validation.arrays import plain
 from elman.validation.rng import generator

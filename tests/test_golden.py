@@ -15,7 +15,7 @@ import pytest
 
 import elman
 from elman.errors import ArgumentError
-from elman.interop.onnx import from_onnx
+from elman.interop.onnx.read import from_onnx
 
 CASES = json.loads((Path(__file__).parent / "data" / "golden.json").read_text())
 FOREIGN = {

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from elman.diagnostics.gradient_flow import gradient_flow
-from elman.diagnostics.growth import backward_growth, forward_growth, unit_vectors
-from elman.diagnostics.singular_flow import singular_growth
+from elman.diagnostics.gradient.flow import gradient_flow
+from elman.diagnostics.gradient.growth import backward_growth, forward_growth, unit_vectors
+from elman.diagnostics.gradient.singular import singular_growth
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.linearization import ElementwiseFactors, JacobianStack
 

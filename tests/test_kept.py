@@ -10,8 +10,8 @@ import pytest
 
 import elman
 from elman.errors import NonFiniteError
-from elman.layers import kept
-from elman.layers.kept import CHUNK, Kept
+from elman.layers.engine import kept
+from elman.layers.engine.kept import CHUNK, Kept
 
 LAYERS = {"RNN": elman.RNN, "LSTM": elman.LSTM, "GRU": elman.GRU, "MGU": elman.MGU}
 

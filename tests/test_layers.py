@@ -10,7 +10,7 @@ import pytest
 import elman
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.kernels import parallel
-from elman.layers.schedule import segmented
+from elman.layers.engine.schedule import segmented
 from elman.testing import check_adjoint, check_gradients
 
 KINDS = {

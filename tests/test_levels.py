@@ -11,12 +11,12 @@ from scipy.special import digamma
 from scipy.stats import ortho_group
 
 import elman
-from elman.diagnostics.curve import GrowthCurve
-from elman.diagnostics.growth import unit_vectors
-from elman.diagnostics.inputs import autocorrelated, resampled
-from elman.diagnostics.sequences import ModelSequences
-from elman.diagnostics.streaming import PIECE, Streamed, grid_lags, staggered_growth
-from elman.diagnostics.track_record import RECORD
+from elman.diagnostics.diagnosis.inputs import autocorrelated, resampled
+from elman.diagnostics.diagnosis.sequences import ModelSequences
+from elman.diagnostics.diagnosis.streaming import PIECE, Streamed, grid_lags, staggered_growth
+from elman.diagnostics.diagnosis.track_record import RECORD
+from elman.diagnostics.gradient.curve import GrowthCurve
+from elman.diagnostics.gradient.growth import unit_vectors
 from elman.errors import ArgumentError, DTypeError, ShapeError
 from elman.linearization import JacobianStack
 

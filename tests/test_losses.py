@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from elman.errors import ArgumentError, DTypeError, ShapeError
-from elman.layers.losses import get_loss
+from elman.losses import get_loss
 from elman.training import CrossEntropy, MeanSquaredError
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "optimizer_reference.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 import scipy.linalg
 from scipy.special import digamma
 
-from elman.diagnostics.lyapunov import lyapunov_spectrum
+from elman.diagnostics.lyapunov.exponents import lyapunov_spectrum
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from elman.layers import RNN
 from elman.linearization import JacobianStack, Linearization, StepLinearization

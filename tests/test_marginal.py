@@ -10,15 +10,15 @@ import scipy.linalg
 import scipy.sparse as sp
 
 import elman
-from elman.diagnostics.fisher import fisher_memory
-from elman.diagnostics.fixed_points import fixed_points
-from elman.diagnostics.lyapunov import lyapunov_spectrum
-from elman.diagnostics.marginal import marginal_modes, time_constants
-from elman.diagnostics.mean_field import mean_field
-from elman.diagnostics.memory import memory_capacity
-from elman.diagnostics.partial_spectrum import partial_spectrum
-from elman.diagnostics.resolvent import numerical_radius
-from elman.diagnostics.spectrum import spectrum
+from elman.diagnostics.equilibria.search import fixed_points
+from elman.diagnostics.lyapunov.exponents import lyapunov_spectrum
+from elman.diagnostics.memory.capacity import memory_capacity
+from elman.diagnostics.memory.fisher import fisher_memory
+from elman.diagnostics.random_networks.theory import mean_field
+from elman.diagnostics.spectra.dense import spectrum
+from elman.diagnostics.spectra.marginal import marginal_modes, time_constants
+from elman.diagnostics.spectra.partial import partial_spectrum
+from elman.diagnostics.spectra.resolvent import numerical_radius
 from elman.errors import ArgumentError
 from elman.layers import RNN
 
@@ -378,7 +378,7 @@ def test_nothing_warns():
 @pytest.mark.parametrize("scale", [1.0, 0.7])
 def test_multiples_of_the_identity_to_rounding_have_a_field_of_values(n, scale):
     """LAPACK's drivers for a single eigenvalue give up on some of them."""
-    plane = pytest.importorskip("elman.plotting.plane")
+    plane = pytest.importorskip("elman.plotting.spectra")
     for seed in range(60):
         Q = scipy.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
         W = scale * Q @ Q.T

@@ -6,8 +6,8 @@ import pytest
 from scipy.integrate import quad
 
 import elman
-from elman.diagnostics.mean_field import NONLINEARITIES, mean_field
-from elman.diagnostics.phase_diagram import phase_diagram
+from elman.diagnostics.random_networks.phase_diagram import phase_diagram
+from elman.diagnostics.random_networks.theory import NONLINEARITIES, mean_field
 from elman.errors import ArgumentError, DTypeError, ShapeError
 
 SMOOTH = ("tanh", "sigmoid")

@@ -9,10 +9,10 @@ import pytest
 import scipy.linalg
 
 import elman
-from elman.diagnostics.controllable import stored_rank
-from elman.diagnostics.fisher import fisher_memory
-from elman.diagnostics.measured_memory import measured_memory
-from elman.diagnostics.memory import MemoryCapacity, memory_capacity
+from elman.diagnostics.memory.capacity import MemoryCapacity, memory_capacity
+from elman.diagnostics.memory.controllable import stored_rank
+from elman.diagnostics.memory.fisher import fisher_memory
+from elman.diagnostics.memory.measured import measured_memory
 from elman.errors import ArgumentError, DTypeError, ShapeError
 
 

@@ -17,8 +17,8 @@ import pytest
 
 import elman
 from elman.errors import ArgumentError, DTypeError, MissingExtraError, ShapeError
-from elman.interop.onnx import OnnxLayer, from_onnx, to_onnx
-from elman.interop.onnx_graph import Graph
+from elman.interop.onnx.graph import Graph
+from elman.interop.onnx.read import OnnxLayer, from_onnx, to_onnx
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402

@@ -11,9 +11,9 @@ from elman.errors import NonFiniteError
 from elman.kernels.packing import BLOCK_BYTES, STRIP, pack_back, transpose
 from elman.kernels.tile import padded
 from elman.kernels.vector import lanes_of
-from elman.layers.affine import Blocks, columns_of, panels_of
-from elman.layers.buffers import CACHE_LINE, Fresh
-from elman.layers.layout import Layout
+from elman.layers.engine.affine import Blocks, columns_of, panels_of
+from elman.layers.engine.buffers import CACHE_LINE, Fresh
+from elman.layers.engine.layout import Layout
 from elman.layers.parameters import Parameters
 
 ORDERS = {1: [0], 3: [2, 0, 1]}

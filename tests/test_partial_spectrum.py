@@ -9,9 +9,9 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from elman.diagnostics.gates import SpectrumByGate
-from elman.diagnostics.partial_spectrum import Estimate, PartialSpectrum, partial_spectrum
-from elman.diagnostics.spectrum import Spectrum, spectrum
+from elman.diagnostics.spectra.dense import Spectrum, spectrum
+from elman.diagnostics.spectra.gates import SpectrumByGate
+from elman.diagnostics.spectra.partial import Estimate, PartialSpectrum, partial_spectrum
 from elman.errors import ArgumentError, DTypeError, ShapeError
 
 LARGE = 2400

@@ -14,7 +14,7 @@ from elman import plotting
 from elman.errors import ArgumentError, MissingExtraError, ShapeError
 from elman.linearization import JacobianStack
 from elman.plotting.canvas import short_factor
-from elman.plotting.plane import field_of_values
+from elman.plotting.spectra import field_of_values
 
 matplotlib.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

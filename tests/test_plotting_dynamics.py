@@ -6,14 +6,14 @@ import pytest
 from test_gradient_flow import tanh_network as sequences
 from test_lyapunov import repeated, tanh_network
 
-from elman.diagnostics.fixed_points import fixed_points
-from elman.diagnostics.gradient_flow import gradient_flow
-from elman.diagnostics.lyapunov import lyapunov_spectrum
+from elman.diagnostics.equilibria.search import fixed_points
+from elman.diagnostics.gradient.flow import gradient_flow
+from elman.diagnostics.lyapunov.exponents import lyapunov_spectrum
 from elman.errors import ArgumentError, ShapeError
 from elman.layers import GRU, RNN
 from elman.linearization import JacobianStack
-from elman.plotting.exponents import plot_finite_time
-from elman.plotting.points import plot_fixed_points, plot_point_eigenvalues, plot_points
+from elman.plotting.equilibria import plot_fixed_points, plot_point_eigenvalues, plot_points
+from elman.plotting.lyapunov import plot_finite_time
 
 matplotlib.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

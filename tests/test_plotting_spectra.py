@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from elman.diagnostics.fisher import fisher_memory
-from elman.diagnostics.mean_field import mean_field
-from elman.diagnostics.measured_memory import measured_memory
-from elman.diagnostics.memory import memory_capacity
-from elman.diagnostics.partial_spectrum import partial_spectrum
-from elman.diagnostics.phase_diagram import phase_diagram
-from elman.diagnostics.spectrum import spectrum
+from elman.diagnostics.memory.capacity import memory_capacity
+from elman.diagnostics.memory.fisher import fisher_memory
+from elman.diagnostics.memory.measured import measured_memory
+from elman.diagnostics.random_networks.phase_diagram import phase_diagram
+from elman.diagnostics.random_networks.theory import mean_field
+from elman.diagnostics.spectra.dense import spectrum
+from elman.diagnostics.spectra.partial import partial_spectrum
 from elman.errors import ArgumentError
 
 matplotlib.use("Agg")
@@ -200,9 +200,9 @@ def test_without_matplotlib_the_extra_is_named():
 import sys
 sys.modules["matplotlib"] = None
 import numpy as np
-from elman.diagnostics.mean_field import mean_field
+from elman.diagnostics.random_networks.theory import mean_field
 from elman.diagnostics.memory import memory_capacity
-from elman.diagnostics.spectrum import spectrum
+from elman.diagnostics.spectra.dense import spectrum
 from elman.errors import MissingExtraError
 s = spectrum(np.eye(2) / 2)
 for draw in (

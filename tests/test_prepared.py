@@ -12,8 +12,8 @@ import pytest
 import elman
 from elman.errors import NonFiniteError
 from elman.kernels import parallel
-from elman.layers import prepared
-from elman.layers.prepared import MOST_CALLS, PreparedCall
+from elman.layers.engine import prepared
+from elman.layers.engine.prepared import MOST_CALLS, PreparedCall
 
 MAKERS = {
     "RNN": lambda **options: elman.RNN(3, 5, **options),

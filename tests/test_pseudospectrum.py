@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from elman.diagnostics.spectrum import spectrum
+from elman.diagnostics.spectra.dense import spectrum
 from elman.errors import ArgumentError, DTypeError
 
 

@@ -383,7 +383,7 @@ def test_stepper_survives_a_bad_step():
 
 
 def test_kept_buffers_give_the_same_numbers():
-    from elman.layers.buffers import Buffers
+    from elman.layers.engine.buffers import Buffers
 
     layer, x, h0, rng = layer_and_data()
     buffers = Buffers()

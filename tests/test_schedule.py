@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import elman
-from elman.layers import schedule as schedules
-from elman.layers.schedule import dense, segmented
+from elman.layers.engine import schedule as schedules
+from elman.layers.engine.schedule import dense, segmented
 
 
 def pieces(T, B, lengths, reset, reverse):

@@ -6,13 +6,13 @@ import pytest
 import scipy.linalg
 from scipy.stats import ortho_group
 
-from elman.diagnostics.spectrum import spectrum
-from elman.diagnostics.spectrum_summary import CHEAP_SIZE, DECOMPOSED, SEARCHED
+from elman.diagnostics.spectra.dense import spectrum
+from elman.diagnostics.spectra.summary import CHEAP_SIZE, DECOMPOSED, SEARCHED
 from elman.errors import ArgumentError, DTypeError, ShapeError
 from elman.layers import GRU, Network, Readout
 
 # the package has the function under the module's name
-spectrum_module = sys.modules["elman.diagnostics.spectrum"]
+spectrum_module = sys.modules["elman.diagnostics.spectra.dense"]
 
 # The two-by-two textbook examples of transient growth (Trefethen and Embree, Spectra and Pseudospectra, 2005).
 JORDAN = [[0.9, 10.0], [0.0, 0.9]]

@@ -16,8 +16,8 @@ from elman.errors import NonFiniteError
 from elman.kernels import parallel, subnormal, tile
 from elman.kernels.compile import KERNEL, kernel
 from elman.kernels.vector import lanes_of
-from elman.layers import bptt
-from elman.layers.losses import LOSSES
+from elman.layers.engine import bptt
+from elman.losses import LOSSES
 from elman.training import clip_by_global_norm
 
 flushes = pytest.mark.skipif(not FLUSHES, reason="subnormal numbers are numbers here")

@@ -10,9 +10,9 @@ from elman.kernels import parallel
 from elman.kernels.tile import row_stride
 from elman.kernels.vector import lanes_of
 from elman.kernels.wide import column_sums, fold, narrow
-from elman.layers import bptt
-from elman.layers.affine import Affine, Rows
-from elman.layers.sums import BLOCK_ROWS
+from elman.layers.engine import bptt
+from elman.layers.engine.affine import Affine, Rows
+from elman.layers.engine.sums import BLOCK_ROWS
 
 
 def readout_gradients(n, term, K=3, Q=5):

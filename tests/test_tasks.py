@@ -58,7 +58,7 @@ def test_copy_memory_asks_for_the_string(delay, symbols, length):
 
 
 def test_baseline_of_copy_memory():
-    from elman.layers.losses import get_loss
+    from elman.losses import get_loss
 
     x, y = copy_memory(40, 50, rng=2)
     logits = np.full((*y.shape, 9), -40.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import elman
-from elman.diagnostics.tune import search
+from elman.diagnostics.diagnosis.tune import search
 
 
 @pytest.mark.parametrize("side", [1, -1], ids=["above", "below"])

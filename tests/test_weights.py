@@ -10,7 +10,7 @@ import pytest
 
 import elman
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, StateDictError
-from elman.layers.kept import CHUNK, Version
+from elman.layers.engine.kept import CHUNK, Version
 
 X = np.random.default_rng(0).standard_normal((5, 4, 3))
 

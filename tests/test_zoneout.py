@@ -9,8 +9,8 @@ from test_layers import KINDS, LENGTHS, initial, make, same
 import elman
 from elman.cells import zoneout
 from elman.kernels import parallel
-from elman.layers import direction
-from elman.layers.noise import Regularizer
+from elman.layers.engine import direction
+from elman.layers.engine.noise import Regularizer
 from elman.testing import check_adjoint
 
 RATES = {"LSTM": (0.3, 0.6), "LSTM-proj": (0.3, 0.6)}

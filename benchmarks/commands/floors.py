@@ -32,11 +32,11 @@ from elman.cells import elman as rnn
 from elman.cells import gru, lstm
 from elman.kernels.tile import padded
 from elman.kernels.vector import Emitter, lanes_of, pointers
-from elman.layers import bptt
-from elman.layers.buffers import Buffers
-from elman.layers.direction import Direction
-from elman.layers.layout import Layout
-from elman.layers.prepared import PreparedDirection
+from elman.layers.engine import bptt
+from elman.layers.engine.buffers import Buffers
+from elman.layers.engine.direction import Direction
+from elman.layers.engine.layout import Layout
+from elman.layers.engine.prepared import PreparedDirection
 
 PHASES: dict[str, tuple[tuple[Any, tuple[str, ...]], ...]] = {
     "packing": ((Layout, ("panels", "pack_input_back", "pack_state_back")),),

@@ -38,7 +38,7 @@ from elman.kernels import cover, tile
 from elman.kernels.compile import integer
 from elman.kernels.host import HOST, Tile
 from elman.kernels.vector import Emitter, declare, lanes_of, pointers
-from elman.layers.affine import ALONE, panels_of
+from elman.layers.engine.affine import ALONE, panels_of
 
 SHAPES = (
     *((16, n, n) for n in (20, 64, 100, 128)),

@@ -1,7 +1,7 @@
 """How often a diagnosis from weights is right, by its input and by what it is told of it.
 
 ``python -m benchmarks.commands.weights_inputs --output benchmarks/prediction/weights_inputs.json`` records what
-diagnoses print about themselves (``elman.diagnostics.track_record``; a test compares the two).
+diagnoses print about themselves (``elman.diagnostics.diagnosis.track_record``; a test compares the two).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import elman
-from elman.layers.initializers import Initializer, gaussian, identity, orthogonal, scale_to_radius, uniform
+from elman.initializers import Initializer, gaussian, identity, orthogonal, scale_to_radius, uniform
 
 from ..cases import Array
 from .data import SOURCES, SYNTHETIC, Data

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 import elman
-from elman.diagnostics.causes import norm_bound
-from elman.diagnostics.curve import GrowthCurve
-from elman.diagnostics.growth import backward_growth, unit_vectors
-from elman.diagnostics.mean_field import mean_field
-from elman.diagnostics.report import Diagnosis
-from elman.diagnostics.verification import Comparison
+from elman.diagnostics.diagnosis.causes import norm_bound
+from elman.diagnostics.diagnosis.result import Diagnosis
+from elman.diagnostics.diagnosis.verification import Comparison
+from elman.diagnostics.gradient.curve import GrowthCurve
+from elman.diagnostics.gradient.growth import backward_growth, unit_vectors
+from elman.diagnostics.random_networks.theory import mean_field
 from elman.errors import NonFiniteError
 
 from ..cases import Array

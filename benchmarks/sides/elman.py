@@ -35,7 +35,7 @@ class Elman(Package, Side):
         return peak(dtype, seconds)
 
     def load(self, case: Case) -> None:
-        from elman.layers.buffers import Buffers
+        from elman.layers.engine.buffers import Buffers
 
         self.x, self.d_output, self.lengths, self.buffers = case.x, case.d_output, case.lengths, Buffers()
         self.layer = getattr(self.elman, case.cell)(case.input_size, case.hidden_size, dtype=case.x.dtype)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import elman
-from elman.layers.buffers import Buffers
+from elman.layers.engine.buffers import Buffers
 
 from ..cases import CELLS, DTYPES, TRACKED, Shape, make_case
 from ..sides import SIDES, Side, available

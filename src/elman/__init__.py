@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import datasets, errors, interop, plotting, tasks, testing
+    from . import datasets, errors, initializers, interop, plotting, tasks, testing
     from .diagnostics import (
         CovariantVectors,
         Diagnosis,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         spectrum,
     )
     from .kernels.parallel import get_num_threads, set_num_threads
-    from .layers import GRU, LSTM, MGU, MLP, RNN, Network, Readout, initializers
+    from .layers import GRU, LSTM, MGU, MLP, RNN, Network, Readout
     from .linearization import JacobianStack, Linearization, StepLinearization
     from .monitor import Monitor
     from .precompile import warmup

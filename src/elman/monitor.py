@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .diagnostics.curve import THRESHOLD, GrowthCurve
-from .diagnostics.growth import backward_growth, unit_vectors
-from .diagnostics.intervals import interval_text
+from .diagnostics.gradient.curve import THRESHOLD, GrowthCurve
+from .diagnostics.gradient.growth import backward_growth, unit_vectors
+from .diagnostics.gradient.intervals import interval_text
 from .diagnostics.matrices import spectral_radius
 from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from .kernels.activations import NONLINEARITIES
@@ -261,8 +261,8 @@ class Monitor:
         }
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the record on three axes; see :func:`elman.plotting.watch.plot_monitor`."""
-        from .plotting.watch import plot_monitor
+        """Draw the record on three axes; see :func:`elman.plotting.monitor.plot_monitor`."""
+        from .plotting.monitor import plot_monitor
 
         return plot_monitor(self, axes=axes)
 

@@ -18,7 +18,7 @@ from .kernels import parallel
 from .kernels.activations import FORMULAS
 from .kernels.parallel import get_num_threads, set_num_threads
 from .kernels.vector import ArrayOps
-from .layers.buffers import Fresh
+from .layers.engine.buffers import Fresh
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
 from .states import mapped, parts

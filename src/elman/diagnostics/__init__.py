@@ -1,23 +1,23 @@
 """Spectra, exponents and gradient growth of anything that can be linearized. NumPy and SciPy only."""
 
-from .covariant import CovariantVectors, covariant_vectors
-from .diagnose import diagnose
-from .explain import Explanation
-from .fisher import FisherMemory, fisher_memory
-from .fixed_points import FixedPoints, fixed_points
-from .gates import SpectrumByGate
-from .gradient_flow import GradientFlow, gradient_flow
-from .lyapunov import LyapunovSpectrum, lyapunov_spectrum
-from .mean_field import MeanField, mean_field
-from .measured_memory import MeasuredMemory, measured_memory
-from .memory import MemoryCapacity, memory_capacity
-from .partial_spectrum import PartialSpectrum
-from .phase_diagram import PhaseDiagram, phase_diagram
-from .prescribe import Prescription, TunedPrescription
-from .pseudospectrum import Pseudospectrum
-from .report import Diagnosis
-from .spectrum import Spectrum, spectrum
-from .verification import Verification
+from .diagnosis.diagnose import diagnose
+from .diagnosis.explain import Explanation
+from .diagnosis.prescribe import Prescription, TunedPrescription
+from .diagnosis.result import Diagnosis
+from .diagnosis.verification import Verification
+from .equilibria.search import FixedPoints, fixed_points
+from .gradient.flow import GradientFlow, gradient_flow
+from .lyapunov.covariant import CovariantVectors, covariant_vectors
+from .lyapunov.exponents import LyapunovSpectrum, lyapunov_spectrum
+from .memory.capacity import MemoryCapacity, memory_capacity
+from .memory.fisher import FisherMemory, fisher_memory
+from .memory.measured import MeasuredMemory, measured_memory
+from .random_networks.phase_diagram import PhaseDiagram, phase_diagram
+from .random_networks.theory import MeanField, mean_field
+from .spectra.dense import Spectrum, spectrum
+from .spectra.gates import SpectrumByGate
+from .spectra.partial import PartialSpectrum
+from .spectra.pseudospectrum import Pseudospectrum
 
 __all__ = [
     "CovariantVectors",

@@ -7,8 +7,8 @@ The other packages are imported by the function that needs them, and only then.
 
 from . import keras, onnx, safetensors, textbook, torch
 from .keras import from_keras, to_keras
-from .onnx import from_onnx
-from .onnx_export import to_onnx
+from .onnx.read import from_onnx
+from .onnx.write import to_onnx
 from .safetensors import from_safetensors, load_safetensors, save_safetensors
 from .textbook import from_textbook, to_textbook
 from .torch import from_torch, to_torch

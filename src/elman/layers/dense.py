@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError, ShapeError
+from ..initializers import Initializer, by_name
 from ..kernels.activations import NONLINEARITIES, activate_rows, scale_rows
 from ..validation.arrays import all_finite, finite_floats, matching, plain
 from ..validation.rng import generator
 from ..validation.scalars import choice, flag, real_dtype, size
-from .affine import Affine, Packed, Rows
-from .buffers import Buffers, Fresh, scratch
-from .initializers import Initializer, by_name
-from .kept import Kept, Version
+from .engine.affine import Affine, Packed, Rows
+from .engine.buffers import Buffers, Fresh, scratch
+from .engine.kept import Kept, Version
 from .parameters import Parameterised, Parameters
 
 Array = NDArray[Any]

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ArgumentError
 from ..states import State
 from ..validation.scalars import flag, index, size
-from .affine import Rows
-from .chain import Levers, cut_paths, levers_of, log_norms, turn
-from .linearize import LayerLinearization
+from .engine.affine import Rows
+from .engine.chain import Levers, cut_paths, levers_of, log_norms, turn
+from .engine.linearize import LayerLinearization
+from .engine.stack import Stack
+from .engine.states import States
 from .one_way import OneWay
 from .parameters import Parameterised
-from .stack import Stack
-from .states import States
 from .stepper import Stepper
 from .trace import Trace
 

@@ -8,8 +8,8 @@ from numpy.typing import DTypeLike
 
 from ..cells import GRU as CELL
 from ..cells import GRU_RESET_BEFORE
+from ..initializers import Initializer
 from ..validation.scalars import flag
-from .initializers import Initializer
 from .recurrent import Recurrent
 
 

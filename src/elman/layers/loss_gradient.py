@@ -9,16 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError
 from ..linearization.norms import safe_norm
+from ..losses import Loss, broken, checked, get_loss
 from ..states import State, parts
 from ..targets import positions, target_axes
 from ..validation.arrays import finite, plain, real_numbers
 from ..validation.rng import generator
 from ..validation.sequences import beside, holds
-from .affine import Rows
-from .batch import Batch
-from .buffers import Fresh
-from .linearize import LayerLinearization
-from .losses import Loss, broken, checked, get_loss
+from .engine.affine import Rows
+from .engine.batch import Batch
+from .engine.buffers import Fresh
+from .engine.linearize import LayerLinearization
 
 if TYPE_CHECKING:
     from .network import Network

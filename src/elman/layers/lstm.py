@@ -9,8 +9,8 @@ from numpy.typing import DTypeLike
 from ..cells import LSTM as CELL
 from ..cells import LSTM_PROJECTED
 from ..errors import ArgumentError
+from ..initializers import Initializer
 from ..validation.scalars import number, size
-from .initializers import Initializer
 from .recurrent import Recurrent
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from ..cells import MGU as CELL
-from .initializers import Initializer
+from ..initializers import Initializer
 from .recurrent import Recurrent
 
 

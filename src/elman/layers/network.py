@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..losses import Loss
 from ..states import State
 from ..validation.arrays import all_finite, matching
 from ..validation.scalars import choice, flag
 from ..validation.words import kind, model_cure
-from .affine import Rows
-from .buffers import Buffers, Fresh
 from .dense import Dense
-from .kept import Version
-from .linearize import LayerLinearization
+from .engine.affine import Rows
+from .engine.buffers import Buffers, Fresh
+from .engine.kept import Version
+from .engine.linearize import LayerLinearization
 from .loss_gradient import last_state_start, measured_loss
-from .losses import Loss
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent

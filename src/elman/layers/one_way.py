@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..states import State
 from ..validation.sequences import is_list
-from .chain import Levers, cut_paths, levers_of, log_norms, turn
-from .linearize import LayerLinearization
+from .engine.chain import Levers, cut_paths, levers_of, log_norms, turn
+from .engine.linearize import LayerLinearization
 from .loss_gradient import output_start
 from .trace import final_output
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
 from ..validation.arrays import all_finite, finite, plain
 from ..validation.words import kind
+from .engine.kept import Version
 from .fixed import Fixed
-from .kept import Version
 
 Array = NDArray[Any]
 

@@ -10,23 +10,23 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..cells import Cell
 from ..errors import ArgumentError, DTypeError
+from ..initializers import Initializer, fill
 from ..states import State
 from ..validation.scalars import flag, real_dtype, size
-from .affine import Rows
-from .batch import Batch
-from .bptt import cached_steps
-from .buffers import Buffers, Fresh
-from .direction import Direction
 from .dynamics import Dynamics
-from .initializers import Initializer, fill
-from .kept import Kept
-from .noise import Noise, Regularizer, choose
+from .engine.affine import Rows
+from .engine.batch import Batch
+from .engine.bptt import cached_steps
+from .engine.buffers import Buffers, Fresh
+from .engine.direction import Direction
+from .engine.kept import Kept
+from .engine.noise import Noise, Regularizer, choose
+from .engine.prepared import Ready
+from .engine.stack import Stack
+from .engine.states import States
+from .engine.zoneout import ZonedDirection
 from .parameters import Parameters
-from .prepared import Ready
-from .stack import Stack
-from .states import States
 from .trace import Gradients, Trace, spacing
-from .zoneout import ZonedDirection
 
 Array = NDArray[Any]
 FRESH = Fresh()

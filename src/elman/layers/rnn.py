@@ -7,8 +7,8 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from ..cells import ELMAN
+from ..initializers import Initializer
 from ..validation.scalars import choice
-from .initializers import Initializer
 from .recurrent import Recurrent
 
 

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import NonFiniteError, ShapeError
 from ..validation.arrays import finite_floats, plain
-from .affine import Rows
-from .buffers import Fresh, aligned
-from .direction import Direction
+from .engine.affine import Rows
+from .engine.buffers import Fresh, aligned
+from .engine.direction import Direction
+from .engine.schedule import dense
+from .engine.states import States
+from .engine.views import Record
 from .fixed import Fixed
-from .schedule import dense
-from .states import States
-from .views import Record
 
 Array = NDArray[Any]
 

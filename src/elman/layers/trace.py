@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError
 from ..states import parts
-from .affine import Rows
-from .batch import Batch
-from .kept import Version
-from .noise import Noise
-from .stack import Stack
-from .views import Record, Views
+from .engine.affine import Rows
+from .engine.batch import Batch
+from .engine.kept import Version
+from .engine.noise import Noise
+from .engine.stack import Stack
+from .engine.views import Record, Views
 
 Array = NDArray[Any]
 

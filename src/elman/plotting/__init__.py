@@ -7,21 +7,21 @@ axis with the decades written as powers of ten.
 """
 
 from .diagnosis import plot_diagnosis, plot_verification
-from .exponents import plot_finite_time, plot_lyapunov
-from .flow import plot_bounds, plot_gradient_flow
+from .equilibria import plot_fixed_points, plot_point_eigenvalues, plot_points
+from .gradient import plot_bounds, plot_gradient_flow
+from .lyapunov import plot_finite_time, plot_lyapunov
 from .memory import plot_memory
-from .phase import plot_mean_field, plot_phase_diagram
-from .plane import (
+from .monitor import plot_monitor
+from .random_networks import plot_mean_field, plot_phase_diagram
+from .spectra import (
     plot_jacobian_spectrum,
     plot_partial_spectrum,
     plot_pseudospectrum,
     plot_spectrum,
     plot_spectrum_by_gate,
 )
-from .points import plot_fixed_points, plot_point_eigenvalues, plot_points
-from .series import plot_forecast, plot_history
+from .training import plot_forecast, plot_history
 from .trials import plot_explanation, plot_prescription
-from .watch import plot_monitor
 
 __all__ = [
     "plot_bounds",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..diagnostics.describe import factor
+from ..diagnostics.diagnosis.text import factor
 from ..errors import DTypeError, MissingExtraError
 from ..linearization import Array
 from ..validation.words import kind

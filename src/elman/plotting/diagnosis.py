@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..diagnostics.curve import GrowthCurve
-from ..diagnostics.horizon import HORIZON, Horizon
+from ..diagnostics.gradient.curve import GrowthCurve
+from ..diagnostics.gradient.horizon import HORIZON, Horizon
 from .canvas import (
     BLUE,
     GREY,
@@ -26,9 +26,9 @@ from .canvas import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..diagnostics.bidirectional import BidirectionalDiagnosis
-    from ..diagnostics.report import Diagnosis
-    from ..diagnostics.verification import Comparison, Verification
+    from ..diagnostics.diagnosis.bidirectional import BidirectionalDiagnosis
+    from ..diagnostics.diagnosis.result import Diagnosis
+    from ..diagnostics.diagnosis.verification import Comparison, Verification
 
 _LEVEL = math.log10(HORIZON)
 # A horizon within twice the length of the sequences is drawn where it is; towards one farther off only the direction.

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..diagnostics.fisher import FisherMemory
-from ..diagnostics.measured_memory import MeasuredMemory
+from ..diagnostics.memory.fisher import FisherMemory
+from ..diagnostics.memory.measured import MeasuredMemory
 from .canvas import BLUE, GREY, ORANGE, axes_for, draws_results, legend_above, some
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..diagnostics.memory import MemoryCapacity
+    from ..diagnostics.memory.capacity import MemoryCapacity
 
 _MARKS = 40
 

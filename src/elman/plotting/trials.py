@@ -12,8 +12,8 @@ from .canvas import BLUE, GREY, ORANGE, add_title, axes_for, draws_results, lege
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..diagnostics.explain import Explanation
-    from ..diagnostics.prescribe import TunedPrescription
+    from ..diagnostics.diagnosis.explain import Explanation
+    from ..diagnostics.diagnosis.prescribe import TunedPrescription
 
 
 @draws_results

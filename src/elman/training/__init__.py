@@ -1,6 +1,6 @@
 """Training: losses, optimizers, clipping, and :func:`fit`."""
 
-from ..layers.losses import CrossEntropy, Loss, MeanSquaredError
+from ..losses import CrossEntropy, Loss, MeanSquaredError
 from .callbacks import Callback, Update
 from .clipping import clip_by_global_norm, global_norm
 from .fit import fit

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError
-from ..layers.losses import Loss, get_loss
 from ..layers.trace import spacing
+from ..losses import Loss, get_loss
 from ..validation.rng import generator
 from ..validation.scalars import flag, real, size
 from ..validation.words import kind, model_cure

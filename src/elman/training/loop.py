@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NonFiniteError
-from ..layers.buffers import Buffers
-from ..layers.losses import Loss, broken, checked, is_own
+from ..layers.engine.buffers import Buffers
+from ..losses import Loss, broken, checked, is_own
 from ..validation.arrays import all_finite
 from .callbacks import Callback, Update
 from .clipping import global_norm, scale

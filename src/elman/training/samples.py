@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..layers.losses import Loss
+from ..losses import Loss
 from ..targets import positions, target_axes
 from ..validation.arrays import finite, finite_floats, floating, plain
 from ..validation.sequences import checked_lengths, holds, is_list, truths

@@ -1,0 +1,1 @@
+"""The diagnosis: predicted growth of gradients, its verification, its causes, and what to change."""

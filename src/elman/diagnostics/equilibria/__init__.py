@@ -1,0 +1,1 @@
+"""Fixed and slow points under constant input."""

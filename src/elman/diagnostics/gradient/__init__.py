@@ -1,0 +1,1 @@
+"""Growth of gradients by lag, along trajectories and in both directions."""

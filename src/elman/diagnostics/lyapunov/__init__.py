@@ -1,0 +1,1 @@
+"""Lyapunov exponents and covariant vectors."""

@@ -1,0 +1,1 @@
+"""How much of the input the state remembers, and for how long."""

@@ -1,0 +1,1 @@
+"""Order and chaos of large random networks, by mean-field theory."""

@@ -1,0 +1,1 @@
+"""What the recurrent matrix alone says: eigenvalues, norms, pseudospectra."""

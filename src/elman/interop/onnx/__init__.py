@@ -1,0 +1,1 @@
+"""ONNX: recurrent nodes of a model read in, and networks written."""

@@ -1,0 +1,157 @@
+"""What the caller gave as sequences, in the kernels' order of axes, and the way back to the caller's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import ArgumentError, ShapeError
+from ...validation.arrays import all_finite, finite, floating, matching, plain
+from ...validation.sequences import checked_lengths, is_list, sequence_list, sequences, truths
+from .affine import Rows
+from .schedule import Schedule, segmented
+
+Array = NDArray[Any]
+
+
+class Batch:
+    """Sequences side by side.
+
+    Parameters
+    ----------
+    x : array_like or list of array_like
+        (T, B, D); (B, T, D) with ``batch_first``; (T, D) for one sequence; or a list of (T_i, D): see
+        :func:`elman.lists.is_list`.
+    lengths : array_like of int, shape (B,), optional
+        Valid steps of each sequence.
+    reset : array_like of bool, optional
+        Shaped as x without its last axis: True where a sequence starts anew before the step.
+    input_size : int
+        Numbers D.
+    dtype : numpy.dtype
+        Type to convert to.
+    batch_first : bool
+        Order of the caller's axes.
+
+    Attributes
+    ----------
+    x : ndarray, shape (T, B, D)
+        C-contiguous.
+    T, B : int
+        Steps of the longest sequence, and sequences.
+    lengths : ndarray of int, shape (B,), or None
+        None where all have T steps.
+    rows : Rows
+        The inputs as rows ``t * B + b``.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError
+        If something does not fit; a number that is not finite counts at the valid steps only.
+    """
+
+    def __init__(
+        self, x: Any, lengths: ArrayLike | None, reset: Any, *, input_size: int, dtype: np.dtype[Any],
+        batch_first: bool,
+    ) -> None:  # fmt: skip
+        self.batch_first, self.listed = batch_first, is_list(x)
+        if self.listed:
+            if lengths is not None:
+                raise ArgumentError("lengths must be left out for a list of sequences, each of which has its own")
+            x, lengths = sequence_list(x, input_size)
+            given, self.single = x, False
+        else:
+            given, self.single = sequences(x, input_size, batch_first)
+        self.x = floating(given, "x", dtype)
+        self.T, self.B = self.x.shape[:2]
+        self.lengths = None if lengths is None else checked_lengths(lengths, self.T, self.B)
+        if not all_finite(self.x):
+            finite(self.x, "x", None if self.lengths is None else self.valid, self.inside)
+        self.reset = None if reset is None else self._checked_reset(reset)
+        self.rows = Rows(self.x.reshape(-1), input_size, self.T * self.B)
+        self._schedules: dict[bool, Schedule] = {}
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """Which steps are valid, (T, B)."""
+        stops = self.T if self.lengths is None else self.lengths
+        return np.broadcast_to(np.arange(self.T)[:, None] < stops, (self.T, self.B))
+
+    def schedule(self, reverse: bool) -> Schedule:
+        """The kernels' rows for one direction."""
+        schedule = self._schedules.get(reverse)
+        if schedule is None:
+            schedule = self._schedules[reverse] = segmented(self.T, self.B, self.lengths, self.reset, reverse)
+        return schedule
+
+    def _checked_reset(self, reset: Any) -> NDArray[np.bool_]:
+        """A reset mask as (T, B)."""
+        if self.listed:
+            mask = np.zeros((self.T, self.B), bool)
+            lengths = self._lengths()
+            if len(reset) != self.B or any(np.shape(r) != (n,) for r, n in zip(reset, lengths, strict=True)):
+                raise ShapeError("reset must be a list of arrays (T_i,), one for each sequence of x")
+            for b, row in enumerate(reset):
+                mask[: lengths[b], b] = truths(row)
+            return mask
+        if is_list(reset):
+            raise ShapeError("reset must be one array, as x is, got a list of arrays")
+        given = truths(reset)
+        shape = (self.T,) if self.single else (self.B, self.T) if self.batch_first else (self.T, self.B)
+        if given.shape != shape:
+            axes = "(T,)" if self.single else "(B, T)" if self.batch_first else "(T, B)"
+            raise ShapeError(f"reset must have shape {axes} = {shape}, as x without its last axis, got {given.shape}")
+        return given[:, None] if self.single else given.T if self.batch_first else given
+
+    def _lengths(self) -> list[int]:
+        return [self.T] * self.B if self.lengths is None else self.lengths.tolist()
+
+    def outward(self, y: Array) -> Any:
+        """(T, B, ...) to what the caller gave: a view, or a list of views."""
+        if self.listed:
+            return [y[:n, b] for b, n in enumerate(self._lengths())]
+        if self.single:
+            return y[:, 0]
+        return y.swapaxes(0, 1) if self.batch_first else y
+
+    def inside_out(self, y: Array) -> Array:
+        """An array in the caller's order of axes as (T, B, ...): a view."""
+        return y[:, None] if self.single else y.swapaxes(0, 1) if self.batch_first else y
+
+    def inward(self, y: Any, name: str, width: int, dtype: np.dtype[Any]) -> Array:
+        """A gradient of an output of ``width`` numbers, shaped as the caller has it, to C-contiguous (T, B, width).
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            If it does not fit; what stands in the padding may be anything.
+        """
+        if self.listed:
+            lengths = self._lengths()
+            if not isinstance(y, list | tuple) or len(y) != self.B:
+                raise ShapeError(f"{name} must be a list of {self.B} arrays (T_i, {width}), as trace.output is")
+            out = np.zeros((self.T, self.B, width), dtype)
+            for b, n in enumerate(lengths):
+                out[:n, b] = matching(y[b], f"{name}[{b}]", (n, width), f"that of trace.output[{b}]", dtype)
+            return out
+        if self.single:
+            wanted: tuple[int, ...] = (self.T, width)
+        else:
+            wanted = (self.B, self.T, width) if self.batch_first else (self.T, self.B, width)
+        if is_list(y) and not self.single:
+            raise ShapeError(f"{name} must be one array of shape {wanted}, as trace.output is, got a list of arrays")
+        given = plain(y, name)
+        if given.shape != wanted:
+            raise ShapeError(f"{name} must have shape that of trace.output = {wanted}, got {given.shape}")
+        out = floating(self.inside_out(given), name, dtype)
+        if not all_finite(out):
+            finite(out, name, None if self.lengths is None else self.valid, self.inside)
+        return out
+
+    def inside(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """An index of (T, B, ...) as one of what the caller gave."""
+        t, b, *rest = index
+        order = (t,) if self.single else (b, t) if self.batch_first or self.listed else (t, b)
+        return (*order, *rest)

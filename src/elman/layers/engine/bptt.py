@@ -1,0 +1,312 @@
+"""Backpropagation through time in one direction, window by window from the last step to the first.
+
+What a window needs is still in the cache when its weight gradients are formed, and the gradients of pre-activations
+take the memory of one window only. Sums over steps are chains that the next window carries on, so no bit depends on
+the windows, nor on whether their states were kept or made again.
+
+A window that no gradient enters, since all of it has vanished, is passed over: it would add zeros. See
+:meth:`Descent.over`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import parallel, tile
+from ...kernels.squares import roots
+from ...kernels.vector import lanes_of
+from ...linearization.norms import SMALLEST_SUM, row_norms, safe_norm
+from .affine import Rows
+from .buffers import scratch
+from .direction import Direction
+from .state_norms import left_range, scaled_norms
+from .sums import Sums
+from .views import Record
+
+Array = NDArray[Any]
+
+WINDOW_BYTES, WINDOW_ROWS = 1 << 22, 4 * tile.BLOCK
+"""What a window's states, gates and gradients may take, about what the caches hold; and rows that it has at least,
+since each window reads and writes all the sums of weight gradients."""
+
+WINDOW_FLOPS = 50 * parallel.SPLIT_FLOPS
+"""Operations below which the sweep of a window is not worth another hand-over to the threads."""
+
+
+def cached_steps(d: Direction, B: int) -> int:
+    """Steps of B rows whose states, gates and gradients take :data:`WINDOW_BYTES`."""
+    row = (d.s_rs * d.stretch + d.g_rs + d.d_rs + d.D) * d.dtype.itemsize
+    return WINDOW_BYTES // (row * max(B, 1))
+
+
+class Descent:
+    """The way back through a record.
+
+    Parameters
+    ----------
+    d : Direction
+        Of the record.
+    params : mapping of str to ndarray
+        The weights it was made with.
+    record : Record
+        With all states, or with those before some of the steps.
+    d_output : Rows or None
+        ``dL/d output`` (outer_T * outer_B, R) in the caller's order; None for zero.
+    d_state : ndarray, shape (outer_B, n_states, H), or None
+        Gradient of the final state; None for zero.
+
+    Attributes
+    ----------
+    rows : ndarray, flat
+        The gradient of the state before the step that was reached, B padded rows.
+    squares : ndarray, flat float64
+        ``|dL/ds_{t+1}|^2`` for each row t * B + b and state, of the valid rows; 1 elsewhere.
+    norms : ndarray, shape (T, B, n_states), or None
+        Receives the roots of these by scaling, if it is there and every window has one step.
+    sums : WeightSums or None
+        What the windows' gradients are added to, if anything.
+    below : int
+        Windows that end after this step are left out; by default none.
+    watched : bool
+        Whether to note the last window but one, or one before it, where a sum of squares may have underflowed.
+    noted : (int, ndarray) or None
+        The step after it, and ``rows`` as they entered it.
+    """
+
+    def __init__(
+        self, d: Direction, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None
+    ) -> None:
+        self.d, self.params, self.record, self.d_output = d, params, record, d_output
+        B = record.schedule.B
+        self.rows = scratch().take("d_state", B * d.s_rs, d.dtype)
+        self.rows[:] = 0
+        if d_state is not None:
+            d.state_view(self.rows, B)[record.schedule.final] = d_state
+        schedule = record.schedule
+        self.squares = (np.empty if schedule.full else np.ones)(schedule.T * B * d.n_states)
+        self.norms: Array | None = None
+        self.sums: WeightSums | None = None
+        self.below = record.schedule.T
+        self.watched = False
+        self.noted: tuple[int, Array] | None = None
+
+    def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Rows | None]]:
+        """Sweep back; yield each window and the gradients of its pre-activations, valid rows only, the last one first.
+
+        These are None where they are zero and leave everything as it is.
+
+        Parameters
+        ----------
+        steps : int, optional
+            How many a window has; by default as many as the caches hold.
+        """
+        d, schedule = self.d, self.record.schedule
+        if not schedule.T * schedule.B:
+            return
+        steps = self._steps() if steps is None else steps
+        P_back = d.pack_state_back(self.params, scratch())
+        for kept in self._kept():
+            last = kept.schedule.T
+            for t0 in range((last - 1) // steps * steps, -1, -steps):
+                window = d.window(kept, t0, min(t0 + steps, last))
+                end = window.schedule.first + window.schedule.T
+                if end > self.below:
+                    continue
+                watched = self.watched and self.noted is None and end < self.record.schedule.T
+                before = self.rows.copy() if watched else self.rows
+                delta = self._sweep(window, P_back)
+                if watched and self._squares(window).min() < SMALLEST_SUM:
+                    self.noted = end, before
+                yield window, delta
+
+    def _kept(self) -> Iterator[Record]:
+        """Pieces with all their states, the last first: the record, or what is made again from its checkpoints."""
+        record, n = self.record, self.record.checkpoint
+        if not n:
+            yield record
+            return
+        panels = self.d.panels(self.params, scratch())
+        for t0 in range((record.schedule.T - 1) // n * n, -1, -n):
+            yield self.d.again(self.params, record, t0, panels)
+
+    def _steps(self) -> int:
+        d, B = self.d, self.record.schedule.B
+        flops = 2.0 * d.n_gates * d.H * (2 * d.R + d.D)
+        least = WINDOW_FLOPS if parallel.get_num_threads() > 1 else 0
+        return max(1, cached_steps(d, B), WINDOW_ROWS // B, int(least / (flops * B)))
+
+    def over(self, window: Record, dY: Array, y_rs: int) -> bool:
+        """Whether no gradient enters the window, not the last one, so that the sweep would leave all bits as they are.
+
+        Not one bit of the carried rows is set: a product begins with +0 and stays so, and a gate is not negative. Nor
+        is there a -0 among the sums, to which zeros of either sign would be added.
+        """
+        d, schedule = self.d, window.schedule
+        # many a pass has one window, and would pay for the look at it
+        if schedule.first + schedule.T == self.record.schedule.T:
+            return False
+        bits = f"u{d.dtype.itemsize}"
+        if self.rows.view(bits).any():
+            return False
+        if dY.size:
+            entering = Rows(dY, y_rs, schedule.T * schedule.B).view(d.R)
+            if (entering if schedule.full else entering[self._valid(window).reshape(-1)]).any():
+                return False
+        return self.sums is None or not (self.sums.sums.rows.view(bits) == 1 << 8 * d.dtype.itemsize - 1).any()
+
+    def _sweep(self, window: Record, P_back: Array) -> Rows | None:
+        d, schedule = self.d, window.schedule
+        dY, y_rs = self._output_gradient(window)
+        squares = self._squares(window)
+        if self.over(window, dY, y_rs):
+            valid = self._valid(window)
+            squares.reshape(*valid.shape, d.n_states)[valid] = 0.0
+            return None
+        delta = scratch().take("delta", schedule.T * schedule.B * d.d_rs, d.dtype)
+        if self.norms is not None:
+            n = int(schedule.active[0])
+            entering = d.state_view(self.rows, n).copy()
+            if dY.size:
+                entering[:, 0, : d.R] += Rows(dY, y_rs, n).view(d.R)
+            for i, size in enumerate(d.state_sizes):
+                self.norms[schedule.first, :n, i] = safe_norm(entering[:, i, :size])
+        d.sweep(window, dY, y_rs, P_back, delta, self.rows, squares, 1, True, 0, schedule.T)
+        return schedule.compact(Rows(delta, d.d_rs, schedule.T * schedule.B), d.d_rs, "delta")
+
+    @staticmethod
+    def _valid(window: Record) -> Array:
+        """Which rows have which of its steps, (T, B)."""
+        schedule = window.schedule
+        valid: Array = np.arange(schedule.B) < schedule.active[: schedule.T, None]
+        return valid
+
+    def _squares(self, window: Record) -> Array:
+        schedule, n = window.schedule, window.schedule.B * self.d.n_states
+        return self.squares[schedule.first * n : (schedule.first + schedule.T) * n]
+
+    def _output_gradient(self, window: Record) -> tuple[Array, int]:
+        """``dL/d output`` in kernel order, and how far apart its rows are."""
+        d, schedule = self.d, window.schedule
+        if self.d_output is None:
+            return d.nothing, 0
+        if schedule.base is None:
+            part = schedule.part(self.d_output)
+            return part.flat, part.stride
+        n = schedule.T * schedule.B
+        rows = scratch().take("dY", n * d.R, d.dtype)
+        schedule.gather(self.d_output, Rows(rows, d.R, n), d.R)
+        return rows, d.R
+
+
+class WeightSums:
+    """``[1, x, h]^T delta`` of one direction, added up over windows."""
+
+    def __init__(self, d: Direction) -> None:
+        self.d = d
+        self.height = d.D + d.R + d.cell.projects * d.H
+        self.sums = Sums("dW", self.height, d.d_rs, d.dtype)
+
+    def add(self, window: Record, delta: Rows) -> None:
+        """Add a window's valid rows, of which ``delta`` are the gradients."""
+        d, schedule = self.d, window.schedule
+        rows = schedule.T * schedule.B
+        U = d.Hp // lanes_of(d.dtype.itemsize)
+        x = schedule.compact(window.x, d.D, "x")
+        states = schedule.compact(d.read(window), d.s_rs, "states")
+        gates = schedule.compact(Rows(window.gates, d.g_rs, rows), d.g_rs, "gates")
+
+        def piece(r0: int, r1: int, v0: int, v1: int) -> None:
+            d.cell.gradients(
+                x.flat, x.stride, states.flat, states.stride, gates.flat, d.g_rs, delta.flat, d.d_rs, d.D, d.H, d.R,
+                d.n_gates * U, d.h_first * U, r0, r1, v0, v1, self.sums.rows, d.d_rs,
+            )  # fmt: skip
+
+        self.sums.add(delta.flat, delta.n, d.vectors, 2.0 * delta.n * (d.D + d.R) * d.H * d.n_gates, piece)
+
+    def recurrent_norm(self) -> float:
+        """Frobenius norm of what belongs to W_hh, in float64."""
+        d, first = self.d, 1 + self.d.D
+        rows = self.sums.finish().reshape(1 + self.height, d.d_rs)[first : first + d.R, : d.cell.blocks * d.Hp]
+        of_h = rows.reshape(d.R, -1, d.Hp)[:, d.h_first :, : d.H]
+        return float(row_norms(of_h.reshape(1, -1))[0])
+
+
+def backward(
+    d: Direction, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None,
+    out: Mapping[str, Array], d_x: Array | None, add: bool,
+) -> tuple[Array, Array]:  # fmt: skip
+    """All gradients of one direction.
+
+    Parameters
+    ----------
+    d, params, record, d_output, d_state
+        As for :class:`Descent`.
+    out : mapping of str to ndarray
+        Receives the parameters' gradients.
+    d_x : ndarray, shape (outer_T * outer_B, D), or None
+        Receives ``dL/dx`` at the valid steps.
+    add : bool
+        Whether that is added to what stands there.
+
+    Returns
+    -------
+    d_initial : ndarray, shape (B, n_states, H)
+        Gradient of the initial state of every row.
+    norms : ndarray, shape (T, B, n_states), float64
+        ``|dL/ds_{t+1}|`` in kernel order, of the valid rows.
+    """
+    descent, sums = Descent(d, params, record, d_output, d_state), WeightSums(d)
+    descent.sums, descent.watched = sums, d.dtype.itemsize == 8
+    P = None if d_x is None else d.pack_input_back(params, scratch())
+    for window, delta in descent.windows():
+        if delta is None:
+            sums.sums.pass_over(window.schedule.n_valid)
+        else:
+            sums.add(window, delta)
+        if d_x is not None:
+            _input_gradient(d, P, window, delta, d_x, add)
+    d.unpack_gradients(sums.sums.finish(), out)
+    T, B = record.schedule.T, record.schedule.B
+    d_initial = d.state_view(descent.rows, B).copy()
+    restarted = d_initial if not record.given else d_initial[~record.schedule.carried]
+    for i, (name, size) in enumerate(zip(d.initial, d.state_sizes, strict=True)):
+        if name in out:
+            out[name][...] = restarted[:, i, :size].sum(axis=0, dtype=np.float64)
+    norms = np.empty((T, B, d.n_states))
+    odd = roots(descent.squares, norms.reshape(-1), d.n_states, SMALLEST_SUM)
+    squares = descent.squares.reshape(norms.shape)
+    # the squares of float32 numbers all fit
+    if odd and d.dtype == np.float64 and left_range(squares[..., 0], descent, d_state):
+        return d_initial, scaled_norms(squares, descent, d_state)
+    return d_initial, norms
+
+
+def weight_norms(
+    d: Direction, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None
+) -> Array:
+    """What each step of sequences of one length adds to ``dL/dW_hh``: its Frobenius norm, (T,), in kernel order."""
+    norms = np.zeros(record.schedule.T)
+    for window, delta in Descent(d, params, record, d_output, d_state).windows(steps=1):
+        if delta is not None:
+            step = WeightSums(d)
+            step.add(window, delta)
+            norms[window.schedule.first] = step.recurrent_norm()
+    return norms
+
+
+def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows | None, out: Array, add: bool) -> None:
+    """Write a window's ``dL/dx``, or add it to what stands there."""
+    schedule, D = window.schedule, d.D
+    if delta is None:
+        made = Rows(np.zeros(schedule.n_valid * D, d.dtype), D, schedule.n_valid)
+    else:
+        made = d.input_rows(P, delta.flat, delta.n)
+    if schedule.base is None:
+        to = out[schedule.first * schedule.B :][: made.n]
+        to[...] = made.view(D) + to if add else made.view(D)
+    else:
+        schedule.scatter(made, Rows(out.reshape(-1), D, len(out)), D, compact=True, add=add)

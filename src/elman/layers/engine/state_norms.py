@@ -1,0 +1,91 @@
+"""Norms of a gradient along the way back in float64, also where their squares under- or overflow.
+
+The kernels write sums of squares, and the rows they were taken of are overwritten by those of the step before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.subnormal import flushed
+from ...linearization.norms import SMALLEST_SUM
+from .affine import Rows
+
+if TYPE_CHECKING:
+    from .bptt import Descent
+
+Array = NDArray[Any]
+
+SMALLEST_ENTRY = 1e-145
+"""The square of this is the smallest that is sure to count: see :data:`elman.linearization.norms.SMALLEST_SUM`."""
+
+UP = 600
+"""Gradients are taken times 2**600 where their squares are below what float64 holds: the smallest normal number is then
+2**-422 and has a square."""
+
+WIDE = 2.0**600
+"""Squares of gradients that are not taken times 2**600: products on their way might overflow."""
+
+
+def left_range(squares: Array, descent: Descent, d_state: Array | None) -> bool:
+    """Whether a sum of squares (T, B) of a gradient in float64 may have under- or overflowed.
+
+    A zero is one where no gradient has entered yet, unless what enters is too small for its squares.
+    """
+    # the methods min and max cost twice as much, which shows in small layers
+    least, most = float(np.minimum.reduce(squares, axis=None)), float(np.maximum.reduce(squares, axis=None))
+    if not most < np.inf or 0 < least < SMALLEST_SUM:
+        return True
+    if least >= SMALLEST_SUM:
+        return False
+    living = squares > 0
+    if (living & (squares < SMALLEST_SUM)).any():
+        return True
+    valid = np.arange(squares.shape[1]) < descent.record.schedule.active[: len(squares), None]
+    entered = np.logical_or.accumulate((living & valid)[::-1])[::-1]
+    return bool((~living[:-1] & entered[1:]).any()) or any(
+        part is not None and bool(((part != 0) & (np.abs(part) < SMALLEST_ENTRY)).any())
+        for part in (None if descent.d_output is None else descent.d_output.view(descent.d.R), d_state)
+    )
+
+
+@flushed
+def _up(gradient: Array) -> Array:
+    scaled: Array = gradient * 2.0**UP
+    return scaled
+
+
+def scaled_norms(squares: Array, descent: Descent, d_state: Array | None) -> Array:
+    """``|dL/ds_{t+1}|``, (T, B, n_states), where some of the sums of their squares left the range of float64.
+
+    The rows themselves are gone, and the way back is gone once more. Where sums are too small, from the first window of
+    such sums with gradients scaled up, which changes no digit, since a gradient is linear in what enters; for rows with
+    sums too large, step by step.
+    """
+    d, d_output = descent.d, descent.d_output
+    norms: Array = np.sqrt(squares)
+    wide = ~(squares.max(axis=(0, 2)) < WIDE)
+    small = (squares < SMALLEST_SUM) & ~wide[:, None]
+    if small.any():
+        noted, last = descent.noted, int(np.flatnonzero(small.any(axis=(1, 2)))[-1])
+        with np.errstate(over="ignore"):
+            rows = None if d_output is None else Rows(_up(d_output.view(d.R)).reshape(-1), d.R, d_output.n)
+            start = None if d_state is None else _up(d_state)
+            again = type(descent)(d, descent.params, descent.record, rows, start)
+            if noted is not None and last < noted[0]:
+                again.below, again.rows[:] = noted[0], _up(noted[1])
+        for _ in again.windows():
+            pass
+        found = np.sqrt(again.squares.reshape(squares.shape)[small]) * 2.0**-UP
+        # a norm below the smallest normal number is one of numbers that count as zero
+        norms[small] = np.where(found < np.finfo(np.float64).smallest_normal, 0.0, found)
+    if wide.any():
+        again = type(descent)(d, descent.params, descent.record, d_output, d_state)
+        again.norms = np.zeros(squares.shape)
+        for _ in again.windows(steps=1):
+            pass
+        norms[:, wide] = again.norms[:, wide]
+    return norms
