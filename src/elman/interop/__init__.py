@@ -7,6 +7,8 @@ The other packages are imported by the function that needs them, and only then.
 
 from . import keras, onnx, safetensors, textbook, torch
 from .keras import from_keras, to_keras
+from .metadata import StatedWeights
+from .onnx.layer import OnnxLayer
 from .onnx.read import from_onnx
 from .onnx.write import to_onnx
 from .safetensors import from_safetensors, load_safetensors, save_safetensors
@@ -15,6 +17,8 @@ from .torch import from_torch, to_torch
 from .torch_files import load_pt
 
 __all__ = [
+    "OnnxLayer",
+    "StatedWeights",
     "from_keras",
     "from_onnx",
     "from_safetensors",

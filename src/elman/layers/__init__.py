@@ -1,10 +1,28 @@
 """What a user builds: recurrent layers, readouts, networks; their parameters, traces and linearizations."""
 
-from .dense import MLP, Readout
+from .dense import MLP, DenseGradients, DenseTrace, Readout
 from .gru import GRU
 from .lstm import LSTM
 from .mgu import MGU
-from .network import Network
+from .network import Network, NetworkTrace
+from .recurrent import Recurrent
 from .rnn import RNN
+from .stepper import Stepper
+from .trace import Gradients, Trace
 
-__all__ = ["GRU", "LSTM", "MGU", "MLP", "RNN", "Network", "Readout"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "MGU",
+    "MLP",
+    "RNN",
+    "DenseGradients",
+    "DenseTrace",
+    "Gradients",
+    "Network",
+    "NetworkTrace",
+    "Readout",
+    "Recurrent",
+    "Stepper",
+    "Trace",
+]

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 class Dynamics(Parameterised):
-    """What analysis asks of a recurrent layer; see :class:`elman.layers.recurrent.Recurrent`."""
+    """What analysis asks of a recurrent layer; see :class:`elman.layers.Recurrent`."""
 
     bidirectional: bool
     num_layers: int

@@ -6,7 +6,7 @@ or decay over many steps may leave the range of floating-point numbers; they are
 axis with the decades written as powers of ten.
 """
 
-from .diagnosis import plot_diagnosis, plot_verification
+from .diagnosis import plot_diagnosis, plot_directions, plot_verification
 from .equilibria import plot_fixed_points, plot_point_eigenvalues, plot_points
 from .gradient import plot_bounds, plot_gradient_flow
 from .lyapunov import plot_finite_time, plot_lyapunov
@@ -26,6 +26,7 @@ from .trials import plot_explanation, plot_prescription
 __all__ = [
     "plot_bounds",
     "plot_diagnosis",
+    "plot_directions",
     "plot_explanation",
     "plot_finite_time",
     "plot_fixed_points",

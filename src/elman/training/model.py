@@ -66,9 +66,9 @@ class Model(Protocol):
 
         It may have further keywords, as the networks of elman have. With ``buffers``, it and :meth:`backward` are given
         one :class:`~elman.layers.engine.buffers.Buffers` for the whole training, and may return what the next call
-        overwrites. With ``training`` and ``rng`` it is told whether to draw dropout and the like. With ``lengths`` and ``reset`` it
-        can be trained on sequences of several lengths and on several recordings in a row. With ``checkpoint`` it can
-        be told how few states to keep, which must not change the gradients.
+        overwrites. With ``training`` and ``rng`` it is told whether to draw dropout and the like. With ``lengths`` and
+        ``reset`` it can be trained on sequences of several lengths and on several recordings in a row. With
+        ``checkpoint`` it can be told how few states to keep, which must not change the gradients.
         """
         ...
 

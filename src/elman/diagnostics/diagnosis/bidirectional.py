@@ -281,7 +281,7 @@ class BidirectionalDiagnosis(Diagnosis):
         }
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw every direction's curve, and the whole; see :func:`elman.plotting.diagnosis.plot_directions`."""
+        """Draw every direction's curve, and the whole; see :func:`elman.plotting.plot_directions`."""
         from ...plotting.diagnosis import plot_directions
 
         return plot_directions(self, ax=ax)

@@ -51,7 +51,7 @@ def diagnose(
     Parameters
     ----------
     model : layer, network, or Linearization
-        Anything with the methods of :class:`~elman.diagnostics.diagnosis.sequences.Diagnosable`; or the Jacobians of
+        Anything with the methods of :class:`~elman.diagnostics.Diagnosable`; or the Jacobians of
         any network, such as a :class:`~elman.linearization.JacobianStack`.
     x : array_like, shape (T, n, D), or (n, T, D) for a batch-first model; or list of array_like, each (T, D)
         At least 2 sequences. Half of them, at most 32, are set aside for :meth:`Diagnosis.verify` if there are 4 or
@@ -99,7 +99,7 @@ def diagnose(
     Returns
     -------
     Diagnosis
-        A :class:`~elman.diagnostics.diagnosis.bidirectional.BidirectionalDiagnosis` for a bidirectional layer or
+        A :class:`~elman.diagnostics.BidirectionalDiagnosis` for a bidirectional layer or
         network.
         ``verdict``, ``rate`` (nats per step) and ``rate_ci``, ``curve``, ``loss``, ``horizon``, ``causes``,
         ``prescription``; ``.verify()`` measures the real gradient beside it.

@@ -174,7 +174,7 @@ def explain(run: Rerun) -> Explanation:
         if part is None:
             raise ArgumentError(
                 f"{type(run.batches[0].model).__name__} has Jacobians without factors and no method paths "
-                "(elman.diagnostics.diagnosis.sequences.Adjustable): there are no causes to find"
+                "(elman.diagnostics.Adjustable): there are no causes to find"
             )
         opened = (_paths(batch) for batch in run.batches)
         paths = PathShares.measured(list(zip(opened, run.starts(), strict=True)))

@@ -256,5 +256,5 @@ def forward_capable(sequences: Sequences) -> None:
     if recurrent_part(sequences.model) is None:
         raise ArgumentError(
             f'level "forward" runs the model piece by piece, for which {type(sequences.model).__name__} lacks methods '
-            '(elman.diagnostics.diagnosis.sequences.Adjustable); use level="full"'
+            '(elman.diagnostics.Adjustable); use level="full"'
         )

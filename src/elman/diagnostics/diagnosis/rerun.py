@@ -29,7 +29,7 @@ def unchanged(sequences: ModelSequences) -> ModelSequences:
 
 
 def turned(lever: str, amount: float) -> Change:
-    """A lever of the model turned; see :class:`~elman.diagnostics.diagnosis.sequences.Adjustable`."""
+    """A lever of the model turned; see :class:`~elman.diagnostics.Adjustable`."""
     return lambda sequences: sequences.changed(lever, amount)
 
 

@@ -42,7 +42,7 @@ class Streamed(Linearization):
     Parameters
     ----------
     sequences : ModelSequences
-        Of at least one step, with an :class:`~elman.diagnostics.diagnosis.sequences.Adjustable` model.
+        Of at least one step, with an :class:`~elman.diagnostics.Adjustable` model.
     """
 
     def __init__(self, sequences: ModelSequences) -> None:
