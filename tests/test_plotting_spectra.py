@@ -201,7 +201,7 @@ import sys
 sys.modules["matplotlib"] = None
 import numpy as np
 from elman.diagnostics.random_networks.theory import mean_field
-from elman.diagnostics.memory import memory_capacity
+from elman import memory_capacity
 from elman.diagnostics.spectra.dense import spectrum
 from elman.errors import MissingExtraError
 s = spectrum(np.eye(2) / 2)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import elman
-from elman.diagnostics.diagnosis.causes import norm_bound
 from elman.diagnostics.diagnosis.result import Diagnosis
 from elman.diagnostics.diagnosis.verification import Comparison
+from elman.diagnostics.gradient.bounds import norm_bound
 from elman.diagnostics.gradient.curve import GrowthCurve
 from elman.diagnostics.gradient.growth import backward_growth, unit_vectors
 from elman.diagnostics.random_networks.theory import mean_field

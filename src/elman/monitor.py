@@ -19,6 +19,7 @@ from .errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from .kernels.activations import NONLINEARITIES
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
+from .results import Drawn
 from .states import mapped
 from .training import Update
 from .validation.arrays import finite
@@ -74,7 +75,7 @@ class Reading:
     log_norms: list[float]
 
 
-class Monitor:
+class Monitor(Drawn, picture="plot_monitor"):
     """Watch how far gradients reach while a network trains; give it to ``fit(..., callbacks=[monitor])``.
 
     Every ``every`` updates it pulls one random unit vector back along each of a few sequences, as
@@ -262,9 +263,7 @@ class Monitor:
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the record on three axes; see :func:`elman.plotting.monitor.plot_monitor`."""
-        from .plotting.monitor import plot_monitor
-
-        return plot_monitor(self, axes=axes)
+        return self._draw(axes)
 
 
 def _sequences(x: Any) -> Array:

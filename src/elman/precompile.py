@@ -16,6 +16,7 @@ from .diagnostics import diagnose
 from .errors import ArgumentError, DTypeError
 from .kernels import folder
 from .layers import GRU, LSTM, MGU, RNN, Network, Readout
+from .results import Result
 from .training import fit
 from .validation.scalars import choice, flag, real_dtype
 
@@ -27,7 +28,7 @@ STEPS, SEQUENCES, INPUTS, UNITS = 4, 6, 2, 3
 
 
 @dataclass(frozen=True, repr=False)
-class WarmupTimes:
+class WarmupTimes(Result):
     """What :func:`elman.warmup` took.
 
     Attributes

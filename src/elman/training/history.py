@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from ..results import Drawn
+
 
 @dataclass(repr=False)
-class History:
+class History(Drawn, picture="plot_history"):
     """Record of :func:`elman.fit`.
 
     Attributes
@@ -100,24 +102,3 @@ class History:
             "updates": self.updates,
             "clipped_fraction": self.clipped_fraction,
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the losses and gradient norms with matplotlib.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed.
-        """
-        from ..plotting import plot_history
-
-        return plot_history(self, ax=ax)

@@ -162,7 +162,7 @@ def _whole(parts: Sequence[ModelSequences], threshold: float, rng: np.random.Gen
 
 
 @dataclass(frozen=True, eq=False)
-class BidirectionalDiagnosis(Diagnosis):
+class BidirectionalDiagnosis(Diagnosis, picture="plot_directions"):
     """Growth of gradients in every direction of a bidirectional model, and of the whole; of :func:`elman.diagnose`.
 
     What a :class:`Diagnosis` has (verdict, rate, curve, causes, ...) is that of the direction whose gradients are the
@@ -279,12 +279,6 @@ class BidirectionalDiagnosis(Diagnosis):
             "directions": {name: d.to_dict() for name, d in self.directions.items()},
             "whole": None if self.whole is None else self.whole.to_dict(),
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw every direction's curve, and the whole; see :func:`elman.plotting.plot_directions`."""
-        from ...plotting.diagnosis import plot_directions
-
-        return plot_directions(self, ax=ax)
 
 
 @dataclass(frozen=True, eq=False)

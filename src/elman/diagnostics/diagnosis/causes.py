@@ -24,6 +24,7 @@ import numpy as np
 
 from ...linearization import Array, ElementwiseFactors
 from ...linearization.norms import safe_norm
+from ...results import Result
 from ..gradient.intervals import interval_text, mean_interval
 
 TERMS = {
@@ -35,7 +36,7 @@ TERMS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Causes:
+class Causes(Result):
     """The four causes, in nats per step, averaged over steps, vectors and living sequences.
 
     Attributes

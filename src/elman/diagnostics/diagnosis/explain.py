@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...linearization import Array
+from ...results import Drawn, Result
 from ..gradient.intervals import DECISION_LEVEL, interval_text, mean_interval, welch_half_width
 from .causes import TERMS, Causes
 from .paths import PathShares
@@ -22,7 +23,7 @@ _SHIFTS = {"keep": 1.0, "renew": -1.0, None: 0.5}  # of a bias, by role of its g
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Trial(Result):
     """One change, and what it did to the rate; all rates in nats per step.
 
     Attributes
@@ -98,7 +99,7 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(Drawn, picture="plot_explanation"):
     """The causes of a rate, and trials of them; made by :meth:`elman.Diagnosis.explain`.
 
     Attributes
@@ -150,12 +151,6 @@ class Explanation:
             "n": self.n,
             "n_held_out": self.n_held_out,
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the trials, predicted beside measured; see :func:`elman.plotting.trials.plot_explanation`."""
-        from ...plotting.trials import plot_explanation
-
-        return plot_explanation(self, ax=ax)
 
 
 def explain(run: Rerun) -> Explanation:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import ArgumentError, ShapeError
 from ...linearization import Array
+from ...results import Result
 from ...states import mapped, parts
 from ...validation.arrays import finite_numbers, plain, real_numbers
 from ...validation.scalars import size
@@ -59,7 +60,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class WeightFacts:
+class WeightFacts(Result):
     """Numbers of the weights alone, shown beside a diagnosis at ``level="weights"``; they explain and do not predict.
 
     Attributes

@@ -17,11 +17,12 @@ import numpy as np
 
 from ...linearization import Array, Linearization
 from ...linearization.norms import safe_norm
+from ...results import Result
 from ..gradient.intervals import interval_text, mean_interval
 
 
 @dataclass(frozen=True, eq=False)
-class PathShares:
+class PathShares(Result):
     """Mean shares over steps, vectors and living sequences.
 
     Attributes

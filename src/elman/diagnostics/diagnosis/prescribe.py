@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...results import Drawn, Result
 from ..gradient.curve import GrowthCurve
 from ..gradient.intervals import interval_text
 
@@ -16,7 +17,7 @@ _WORDS = {"recurrent": "scale W_hh by", "bias": "add to every bias"}
 
 
 @dataclass(frozen=True)
-class Prescription:
+class Prescription(Result):
     """A change of a parameter that moves the rate towards 0.
 
     Attributes
@@ -71,7 +72,7 @@ def first_step(curve: GrowthCurve, elementwise: bool) -> Prescription | None:
 
 
 @dataclass(frozen=True, eq=False)
-class TunedPrescription:
+class TunedPrescription(Drawn, picture="plot_prescription"):
     """A change that was searched for and measured; made by :meth:`elman.Diagnosis.prescribe`.
 
     Attributes
@@ -189,12 +190,6 @@ class TunedPrescription:
             "runs": [list(run) for run in self.runs],
             **{name: None if curve is None else curve.to_dict() for name, curve in curves.items()},
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the rate over the amounts that were tried; see :func:`elman.plotting.trials.plot_prescription`."""
-        from ...plotting.trials import plot_prescription
-
-        return plot_prescription(self, ax=ax)
 
 
 def _rate(curve: GrowthCurve) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import ArgumentError
 from ...linearization import Array, ElementwiseFactors, Linearization
+from ...results import Drawn
 from ...validation.scalars import number, positive, size
 from ..gradient.bounds import norm_bound
 from ..gradient.curve import GrowthCurve
@@ -41,7 +42,7 @@ _START = {
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis:
+class Diagnosis(Drawn, picture="plot_diagnosis"):
     """Predicted growth of gradients over a sequence, with intervals, causes and what to do.
 
     Rates are in nats per step; growth is in nats, the log of the factor. ``str()`` gives the whole report.
@@ -332,9 +333,3 @@ class Diagnosis:
             "state_size": self.state_size,
             "dtype": str(self.dtype),
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the growth curve with its intervals; see :func:`elman.plotting.plot_diagnosis`."""
-        from ...plotting import plot_diagnosis
-
-        return plot_diagnosis(self, ax=ax)

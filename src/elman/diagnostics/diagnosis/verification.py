@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 from ...errors import ArgumentError, NonFiniteError, ShapeError
 from ...linearization import Array
 from ...linearization.norms import safe_norm
+from ...results import Drawn, Result
 from ...validation.arrays import plain
 from ..gradient.curve import GrowthCurve
 from ..gradient.growth import unit_vectors
@@ -25,7 +26,7 @@ _ROUNDING = 16  # units of eps a step by which two orders of the same sums may d
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Result):
     r"""One measured growth curve beside the prediction for it.
 
     The mean over ``b`` measured sequences should fall within
@@ -170,7 +171,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, eq=False)
-class Verification:
+class Verification(Drawn, picture="plot_verification"):
     """Prediction beside measurement.
 
     Attributes
@@ -230,12 +231,6 @@ class Verification:
             "random": self.random.to_dict(),
             "loss": None if self.loss is None else self.loss.to_dict(),
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw measured and predicted curves; see :func:`elman.plotting.plot_verification`."""
-        from ...plotting import plot_verification
-
-        return plot_verification(self, ax=ax)
 
 
 def _agreement(agrees: bool) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import DTypeError, ShapeError
 from ...linearization import Array
+from ...results import Drawn
 from ...validation.arrays import finite, plain
 from ...validation.rng import generator
 from ...validation.scalars import index, positive, size
@@ -27,7 +28,7 @@ _MINIMUM = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class FixedPoints:
+class FixedPoints(Drawn, picture="plot_fixed_points"):
     """Points at which a layer stands still, or nearly; made by :func:`fixed_points`. Sorted by speed, then by basin.
 
     Attributes
@@ -158,9 +159,7 @@ class FixedPoints:
 
     def plot(self, axes: Any = None, *, trajectories: ArrayLike | None = None) -> Any:
         """Eigenvalues by point, and the points on two principal components; returns the two matplotlib axes."""
-        from ...plotting.equilibria import plot_fixed_points
-
-        return plot_fixed_points(self, axes, trajectories=trajectories)
+        return self._draw(axes, trajectories=trajectories)
 
 
 def fixed_points(

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import ShapeError
 from ...linearization import Array, Linearization
+from ...results import Drawn
 from ...validation.arrays import finite_numbers
 from ...validation.rng import generator
 from ...validation.scalars import flag, size
@@ -21,7 +22,7 @@ from .singular import singular_growth
 
 
 @dataclass(frozen=True, eq=False)
-class GradientFlow:
+class GradientFlow(Drawn, picture="plot_gradient_flow"):
     """Growth by lag; made by :func:`gradient_flow`. All growth is log norm in nats, all rates are nats per step.
 
     Attributes
@@ -151,12 +152,6 @@ class GradientFlow:
         }  # fmt: skip
         plain = {name: None if array is None else array.tolist() for name, array in arrays.items()}
         return {"rate": self.rate, "forward_rate": self.forward_rate, "n_vectors": self.n_vectors, **plain}
-
-    def plot(self, ax: Any = None) -> Any:
-        """Growth over lags with the bounds; returns the matplotlib axes."""
-        from ...plotting import plot_gradient_flow
-
-        return plot_gradient_flow(self, ax=ax)
 
 
 def gradient_flow(

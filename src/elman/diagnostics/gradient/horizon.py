@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from ...linearization import Array
+from ...results import Result
 from .intervals import interval_text
 
 HORIZON = 1e-3  # the fraction of its size at which a gradient counts as lost
 
 
 @dataclass(frozen=True)
-class Horizon:
+class Horizon(Result):
     """How many steps a gradient reaches back before it has fallen to a thousandth.
 
     Attributes

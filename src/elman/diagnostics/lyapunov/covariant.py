@@ -10,6 +10,7 @@ import scipy.linalg
 
 from ...errors import ArgumentError
 from ...linearization import Array, Linearization
+from ...results import Result
 from ...validation.rng import generator
 from ...validation.scalars import size
 from ..trajectories import trajectories
@@ -18,7 +19,7 @@ from .frames import Frame, pushed_frames
 
 
 @dataclass(frozen=True, eq=False)
-class CovariantVectors:
+class CovariantVectors(Result):
     """Covariant Lyapunov vectors; made by :func:`covariant_vectors`.
 
     Attributes

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import ArgumentError, ShapeError
 from ...linearization import Array, Linearization
+from ...results import Drawn
 from ...validation.arrays import finite_numbers
 from ...validation.rng import generator
 from ...validation.scalars import size
@@ -19,7 +20,7 @@ from .small_frames import small_growth
 
 
 @dataclass(frozen=True, eq=False)
-class LyapunovSpectrum:
+class LyapunovSpectrum(Drawn, picture="plot_lyapunov"):
     """Lyapunov exponents; made by :func:`lyapunov_spectrum`.
 
     Attributes
@@ -160,12 +161,6 @@ class LyapunovSpectrum:
             "state_size": self.state_size,
             "rounding": self.rounding,
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """The exponents and their convergence; returns the matplotlib axes."""
-        from ...plotting import plot_lyapunov
-
-        return plot_lyapunov(self, ax=ax)
 
 
 def lyapunov_spectrum(

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import ArgumentError, ShapeError
 from ...linearization import Array
+from ...results import Drawn
 from ...validation.arrays import finite_numbers
 from ...validation.scalars import size
 from ..matrices import eigenvalues, rounding_of, square_matrix
@@ -39,7 +40,7 @@ _ROWS = 8  # of the printed table
 
 
 @dataclass(frozen=True, eq=False)
-class MemoryCapacity:
+class MemoryCapacity(Drawn, picture="plot_memory"):
     """Linear memory capacity by lag; made by :func:`memory_capacity`.
 
     Attributes
@@ -123,12 +124,6 @@ class MemoryCapacity:
             "per_lag_high": self.per_lag_high.tolist(),
             "exact": self.exact,
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Capacity by lag; returns the matplotlib axes."""
-        from ...plotting.memory import plot_memory
-
-        return plot_memory(self, ax=ax)
 
 
 def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -> MemoryCapacity:

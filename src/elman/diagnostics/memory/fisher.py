@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import ArgumentError
 from ...linearization import Array
+from ...results import Drawn
 from ...validation.scalars import positive, size
 from .capacity import lag_table, linear_network
 
@@ -29,7 +30,7 @@ _BLOCK = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class FisherMemory:
+class FisherMemory(Drawn, picture="plot_memory"):
     """Fisher memory curve; made by :func:`fisher_memory`.
 
     Attributes
@@ -64,12 +65,6 @@ class FisherMemory:
     def to_dict(self) -> dict[str, Any]:
         """All numbers as plain Python."""
         return {"per_lag": self.per_lag.tolist(), "total": self.total, "state_size": self.state_size}
-
-    def plot(self, ax: Any = None) -> Any:
-        """Fisher information by lag; returns the matplotlib axes."""
-        from ...plotting.memory import plot_memory
-
-        return plot_memory(self, ax=ax)
 
 
 def fisher_memory(

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import ArgumentError, ShapeError
 from ...linearization import Array
+from ...results import Drawn
 from ...validation.arrays import finite_numbers
 from ...validation.scalars import size
 from .capacity import lag_table
@@ -32,7 +33,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredMemory:
+class MeasuredMemory(Drawn, picture="plot_memory"):
     """Memory capacity from recorded states; made by :func:`measured_memory`.
 
     Attributes
@@ -112,12 +113,6 @@ class MeasuredMemory:
             "state_size": self.state_size,
             "input_correlation": self.input_correlation,
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Capacity by lag with the threshold; returns the matplotlib axes."""
-        from ...plotting.memory import plot_memory
-
-        return plot_memory(self, ax=ax)
 
 
 def measured_memory(

@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from ...errors import ArgumentError, ShapeError
 from ...linearization import Array
+from ...results import Drawn
 from ...validation.arrays import finite_numbers
 from .theory import NONLINEARITIES, mean_field
 
 
 @dataclass(frozen=True, eq=False)
-class PhaseDiagram:
+class PhaseDiagram(Drawn, picture="plot_phase_diagram"):
     """Mean-field rate over gains and input variances; made by :func:`phase_diagram`.
 
     Attributes
@@ -71,12 +72,6 @@ class PhaseDiagram:
             "bias_variance": self.bias_variance,
             "nonlinearity": self.nonlinearity,
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Map of the rate with the boundary between order and chaos; returns the matplotlib axes."""
-        from ...plotting.random_networks import plot_phase_diagram
-
-        return plot_phase_diagram(self, ax=ax)
 
 
 def phase_diagram(

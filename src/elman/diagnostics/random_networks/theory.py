@@ -23,6 +23,7 @@ import scipy.special
 
 from ...errors import ArgumentError
 from ...linearization import Array
+from ...results import Drawn
 from ...validation.scalars import at_least_zero, choice
 
 # |rate| up to which a phase is called critical: rounding of the fixed point
@@ -76,7 +77,7 @@ NONLINEARITIES = {
 
 
 @dataclass(frozen=True)
-class MeanField:
+class MeanField(Drawn, picture="plot_mean_field"):
     """Mean-field prediction for one random network; made by :func:`mean_field`.
 
     Attributes
@@ -136,12 +137,6 @@ class MeanField:
         given = ("gain", "input_variance", "bias_variance", "nonlinearity")
         found = ("q", "chi", "rate", "critical_gain", "phase")
         return {name: getattr(self, name) for name in (*given, *found)}
-
-    def plot(self, ax: Any = None) -> Any:
-        """Rate over the gain, this network marked; returns the matplotlib axes."""
-        from ...plotting.random_networks import plot_mean_field
-
-        return plot_mean_field(self, ax=ax)
 
 
 def mean_field(

@@ -15,6 +15,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from ...linearization import Array
+from ...results import Drawn
 from ...validation.scalars import positive, size
 from ..matrices import eigenvalues, frobenius_norm, rounding_of, scaled, sparse_or_operator, square_matrix
 from .gates import SpectrumByGate
@@ -30,7 +31,7 @@ DENSE_SIZE = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
+class Spectrum(Drawn, picture="plot_spectrum"):
     """Spectral quantities of one recurrent matrix; made by :func:`spectrum`.
 
     The eigenvalues and singular values are there; what needs more is computed when it is first asked for, and kept.
@@ -235,12 +236,6 @@ class Spectrum:
             "kreiss_constant": self.kreiss_constant,
             "transient_peak": self.transient_peak._asdict(),
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Eigenvalues in the complex plane; returns the matplotlib axes."""
-        from ...plotting import plot_spectrum
-
-        return plot_spectrum(self, ax=ax)
 
 
 @overload

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ArgumentError
+from ...results import Drawn
 
 if TYPE_CHECKING:
     from .dense import Spectrum
     from .partial import PartialSpectrum
 
 
-class SpectrumByGate(Mapping[str, "Spectrum | PartialSpectrum"]):
+class SpectrumByGate(Drawn, Mapping[str, "Spectrum | PartialSpectrum"], picture="plot_spectrum_by_gate"):
     """Spectra by the name of the gate; made by :func:`elman.spectrum` from a layer or a mapping of matrices.
 
     A mapping in the order of the gates, read-only. No single one of them, nor all together, is the Jacobian of a gated
@@ -64,11 +65,9 @@ class SpectrumByGate(Mapping[str, "Spectrum | PartialSpectrum"]):
         """The spectra as plain Python, by gate."""
         return {gate: s.to_dict() for gate, s in self.items()}
 
-    def plot(self) -> Any:
+    def plot(self) -> Any:  # type: ignore[override]  # a figure of its own: one axes a gate
         """Eigenvalues of each gate side by side, on equal axes; returns the matplotlib figure."""
-        from ...plotting.spectra import plot_spectrum_by_gate
-
-        return plot_spectrum_by_gate(self)
+        return self._draw()
 
 
 def _ratio(norm: float, radius: float) -> str:

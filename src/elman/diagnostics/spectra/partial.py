@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import ArgumentError, DTypeError
 from ...linearization import Array
+from ...results import Drawn
 from .marginal import Stability, modes_in_words, stability, time_constants
 
 # Eigenvalues asked for: those of modulus nearly the largest come with it, which tells a plateau from a peak.
@@ -49,7 +50,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PartialSpectrum:
+class PartialSpectrum(Drawn, picture="plot_partial_spectrum"):
     """The outer part of the spectrum of a large or sparse matrix; made by :func:`elman.spectrum`.
 
     Attributes
@@ -165,12 +166,6 @@ class PartialSpectrum:
             "exact": self.exact,
             "not_computed": list(self.not_computed),
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """The eigenvalues that were found in the complex plane; returns the matplotlib axes."""
-        from ...plotting.spectra import plot_partial_spectrum
-
-        return plot_partial_spectrum(self, ax=ax)
 
 
 def partial_spectrum(W: Any) -> PartialSpectrum:

@@ -17,6 +17,7 @@ import scipy.linalg
 
 from ...errors import ArgumentError
 from ...linearization import Array
+from ...results import Drawn
 from ...validation.arrays import real_numbers
 from .resolvent import inverse_norm
 
@@ -33,7 +34,7 @@ _MARGIN = 0.3
 
 
 @dataclass(frozen=True, eq=False)
-class Pseudospectrum:
+class Pseudospectrum(Drawn, picture="plot_pseudospectrum"):
     """``sigma_min(z I - W)`` on a grid of the complex plane; made by :meth:`elman.Spectrum.pseudospectrum`.
 
     Attributes
@@ -83,9 +84,7 @@ class Pseudospectrum:
 
     def plot(self, ax: Any = None, *, levels: Sequence[float] | None = None) -> Any:
         """Contours of ``log10 sigma_min``, at powers of ten by default; returns the matplotlib axes."""
-        from ...plotting.spectra import plot_pseudospectrum
-
-        return plot_pseudospectrum(self, ax=ax, levels=levels)
+        return self._draw(ax=ax, levels=levels)
 
 
 def window_about(eigenvalues: Array, numerical_radius: float) -> Sequence[float]:
