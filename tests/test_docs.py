@@ -11,7 +11,6 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from test_layering import FLOORS
 
 import elman
 
@@ -107,31 +106,11 @@ def test_words_ignore_numbers_only(text, expected):
     assert words(text) == expected
 
 
-def table(page, first_header):
-    """Rows of the Markdown table whose first header is given, cells as the names in backticks."""
-    rows, inside = [], False
-    for line in page.read_text(encoding="utf-8").splitlines():
-        if line.startswith(f"| {first_header} |"):
-            inside = True
-        elif inside and not line.startswith("|"):
-            break
-        elif inside and not line.startswith("|---"):
-            rows.append([set(re.findall(r"`([^`]+)`", cell)) for cell in line.strip("|").split("|")])
-    return rows
-
-
-def test_the_import_table_is_the_one_that_is_enforced():
-    rows = table(DOCS / "architecture.md", "floor")
-    shown = {floor: (below, packages) for (floor,), below, packages in rows}
-    assert len(rows) == len(shown)
-    assert shown == FLOORS
-
-
-def test_the_map_names_every_module():
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    source = Path(elman.__file__).parent
-    names = {path.name for path in source.rglob("*.py")} - {"__init__.py", "__main__.py"}
-    assert not {name for name in names if name not in text}
+def test_the_map_is_that_of_the_modules_as_they_are():
+    code = (DOCS / "architecture_map.py").read_text(encoding="utf-8")
+    names = {"__name__": "architecture_map", "__file__": str(DOCS / "architecture_map.py")}
+    exec(compile(code, "architecture_map.py", "exec"), names)
+    assert names["page"]() == (DOCS / "architecture.md").read_text(encoding="utf-8"), "python docs/architecture_map.py"
 
 
 def reference():

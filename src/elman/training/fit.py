@@ -57,7 +57,7 @@ def fit(
         ``"cross_entropy"``, integer classes of shape (T, N) or (N,). A single sequence has no axis N. For a list x, a
         list of targets for every step of each sequence, or an array of those for the last.
     loss : {"mse", "cross_entropy"} or object, default "mse"
-        Name, or an object with ``value_and_gradient(output, target)`` as :class:`~elman.training.Loss` describes it.
+        Name, or an object with ``value_and_gradient(output, target)`` as :class:`~elman.losses.Loss` describes it.
     optimizer : Optimizer, optional
         A new ``Adam(1e-3)`` by default. An optimizer that has been used continues where it stopped.
     epochs : int, default 100

@@ -1,1 +1,7 @@
 """ONNX: recurrent nodes of a model read in, and networks written."""
+
+from .layer import OnnxLayer
+from .read import from_onnx
+from .write import to_onnx
+
+__all__ = ["OnnxLayer", "from_onnx", "to_onnx"]
