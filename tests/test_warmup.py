@@ -159,7 +159,7 @@ def test_a_bar_on_request(capsys):
     ("arguments", "error", "words"),
     [
         ({"cells": "Elman"}, ArgumentError, "cells must be one of 'RNN', 'LSTM', 'GRU', 'MGU', got 'Elman'"),
-        ({"cells": ["RNN", 1]}, ArgumentError, "cells must be one of .*, got 1"),
+        ({"cells": ["RNN", 1]}, DTypeError, "cells must be one of .*, got 1"),
         ({"cells": 3}, DTypeError, "cells must be a name or several .* got 3"),
         ({"cells": []}, ArgumentError, "at least one"),
         ({"dtypes": "int32"}, DTypeError, '"float32" or "float64", got \'int32\''),
