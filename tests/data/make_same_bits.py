@@ -3,8 +3,8 @@
     python tests/data/make_same_bits.py > tests/data/same_bits.json
 
 They are promised to be the same on every processor with fused multiply-add and for any number of threads:
-``tests/test_same_bits.py`` runs this file under settings that stand for other machines. Run it anew only when a change
-is meant to change bits, and say so in the changelog.
+``tests/kernels/test_same_bits.py`` runs this file under settings that stand for other machines. Run it anew only when a
+change is meant to change bits, and say so in the changelog.
 """
 
 import hashlib

@@ -1,6 +1,7 @@
 r"""tanh, sigmoid, relu, identity over whole vectors, and their derivatives from the output.
 
-Error, in units in the last place (ULP) against 80-bit arithmetic, over the whole range (``tests/test_activations.py``):
+Error, in units in the last place (ULP) against 80-bit arithmetic, over the whole range
+(``tests/kernels/test_activations.py``):
 
 ============ ================= =================
 function     float32, at most  float64, at most

@@ -49,7 +49,7 @@ class Linearization(ABC):
     """Products with the Jacobians along ``n_sequences`` trajectories of ``n_steps`` steps.
 
     To implement: set the four attributes; define :meth:`_jvp`, :meth:`_vjp` and :meth:`jacobian`. Everything public is
-    built from these three. ``tests/test_linearization.py`` shows what must hold between them.
+    built from these three. ``tests/diagnostics/test_linearization.py`` shows what must hold between them.
 
     Attributes
     ----------
