@@ -553,7 +553,9 @@ class TestSeries:
         ax.figure.canvas.draw()
 
     def test_an_empty_history_is_an_empty_picture(self):
-        elman.History().plot().figure.canvas.draw()
+        ax = elman.History().plot()
+        ax.figure.canvas.draw()
+        assert not any(line.get_xdata().size for each in ax.figure.axes for line in each.lines)
 
     def test_forecasts_with_their_errors(self):
         years, actual = np.arange(1990, 1994), np.array([1.0, 2.0, 3.0, 5.0])

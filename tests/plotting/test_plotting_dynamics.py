@@ -109,7 +109,12 @@ def test_no_points_are_a_picture_too():
 def test_points_of_gated_cells_draw():
     layer = GRU(2, 12, rng=0)
     found = fixed_points(layer, None, 20, rng=0)
-    found.plot(trajectories=layer(np.random.default_rng(1).standard_normal((20, 60, 2)))[0])[1].figure.canvas.draw()
+    states = layer(np.random.default_rng(1).standard_normal((20, 60, 2)))[0]
+    eigenvalues, plane = found.plot(trajectories=states)
+    plane.figure.canvas.draw()
+    assert f"{len(found)} point" in plane.get_title(loc="left")
+    shown = sum(each.get_xdata().size for each in eigenvalues.lines if each.get_linestyle() == "None")
+    assert shown == found.eigenvalues.size
 
 
 def test_finite_time_exponents_show_their_spread():

@@ -192,7 +192,9 @@ def test_memory_exact_and_measured_on_the_same_axes():
 
 
 def test_no_memory_at_all_can_be_drawn():
-    memory_capacity(np.zeros((2, 2)), np.zeros(2)).plot().figure.canvas.draw()
+    ax = memory_capacity(np.zeros((2, 2)), np.zeros(2)).plot()
+    ax.figure.canvas.draw()
+    assert not any(np.any(line.get_ydata() > 0) for line in ax.lines)
 
 
 def test_without_matplotlib_the_extra_is_named():
