@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import DTypeLike
+from typing import Unpack
 
 from ..cells import GRU as CELL
 from ..cells import GRU_RESET_BEFORE
-from ..initializers import Initializer
 from ..validation.scalars import flag
-from .recurrent import Recurrent
+from .recurrent import LayerOptions, Recurrent
 
 
 class GRU(Recurrent):
@@ -79,38 +76,9 @@ class GRU(Recurrent):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        recurrent_dropout: float = 0.0,
-        zoneout: float | tuple[float, ...] = 0.0,
-        learn_initial_state: bool = False,
         reset_after: bool = True,
-        dtype: DTypeLike = "float64",
-        weight_ih_init: str | Initializer = "glorot",
-        weight_hh_init: str | Initializer = "orthogonal",
-        bias_init: str | Initializer = "zeros",
-        rng: Any = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         self.reset_after = flag(reset_after, "reset_after")
         cell = CELL if self.reset_after else GRU_RESET_BEFORE
-        super().__init__(
-            cell,
-            cell.variants[0],
-            input_size,
-            hidden_size,
-            num_layers,
-            bias=bias,
-            batch_first=batch_first,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            recurrent_dropout=recurrent_dropout,
-            zoneout=zoneout,
-            learn_initial_state=learn_initial_state,
-            dtype=dtype,
-            weight_ih=weight_ih_init,
-            weight_hh=weight_hh_init,
-            bias_init=bias_init,
-            rng=rng,
-        )
+        super().__init__(cell, cell.variants[0], input_size, hidden_size, num_layers, **options)

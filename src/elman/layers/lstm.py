@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import DTypeLike
+from typing import Unpack
 
 from ..cells import LSTM as CELL
 from ..cells import LSTM_PROJECTED
 from ..errors import ArgumentError
-from ..initializers import Initializer
 from ..validation.scalars import number, size
-from .recurrent import Recurrent
+from .recurrent import LayerOptions, Recurrent
 
 
 class LSTM(Recurrent):
@@ -83,47 +80,19 @@ class LSTM(Recurrent):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        recurrent_dropout: float = 0.0,
-        zoneout: float | tuple[float, ...] = 0.0,
-        learn_initial_state: bool = False,
         forget_bias: float = 1.0,
         proj_size: int = 0,
-        dtype: DTypeLike = "float64",
-        weight_ih_init: str | Initializer = "glorot",
-        weight_hh_init: str | Initializer = "orthogonal",
-        bias_init: str | Initializer = "zeros",
-        rng: Any = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         self.proj_size = size(proj_size, "proj_size", least=0)
         if self.proj_size and self.proj_size >= size(hidden_size, "hidden_size"):
             raise ArgumentError(f"proj_size must be less than hidden_size = {hidden_size}, got {proj_size}")
         forget_bias = number(forget_bias, "forget_bias")
-        if forget_bias not in (0.0, 1.0) and not bias:
+        if forget_bias not in (0.0, 1.0) and not options.get("bias", True):
             raise ArgumentError(f"forget_bias must be left out where there is no bias to add it to, got {forget_bias}")
         cell = LSTM_PROJECTED if proj_size else CELL
         super().__init__(
-            cell,
-            cell.variants[0],
-            input_size,
-            hidden_size,
-            num_layers,
-            bias=bias,
-            batch_first=batch_first,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            recurrent_dropout=recurrent_dropout,
-            zoneout=zoneout,
-            learn_initial_state=learn_initial_state,
-            proj_size=self.proj_size,
-            dtype=dtype,
-            weight_ih=weight_ih_init,
-            weight_hh=weight_hh_init,
-            bias_init=bias_init,
-            rng=rng,
+            cell, cell.variants[0], input_size, hidden_size, num_layers, proj_size=self.proj_size, **options
         )
         if self.bias:
             self.change("forget_bias", forget_bias)

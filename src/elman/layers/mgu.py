@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import DTypeLike
+from typing import Unpack
 
 from ..cells import MGU as CELL
-from ..initializers import Initializer
-from .recurrent import Recurrent
+from .recurrent import LayerOptions, Recurrent
 
 
 class MGU(Recurrent):
@@ -46,28 +43,5 @@ class MGU(Recurrent):
 
     GATES = CELL.gate_names
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        *,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        recurrent_dropout: float = 0.0,
-        zoneout: float | tuple[float, ...] = 0.0,
-        learn_initial_state: bool = False,
-        dtype: DTypeLike = "float64",
-        weight_ih_init: str | Initializer = "glorot",
-        weight_hh_init: str | Initializer = "orthogonal",
-        bias_init: str | Initializer = "zeros",
-        rng: Any = None,
-    ) -> None:
-        super().__init__(
-            CELL, CELL.variants[0], input_size, hidden_size, num_layers, bias=bias, batch_first=batch_first,
-            dropout=dropout, bidirectional=bidirectional, recurrent_dropout=recurrent_dropout, zoneout=zoneout,
-            learn_initial_state=learn_initial_state, dtype=dtype, weight_ih=weight_ih_init, weight_hh=weight_hh_init,
-            bias_init=bias_init, rng=rng,
-        )  # fmt: skip
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(CELL, CELL.variants[0], input_size, hidden_size, num_layers, **options)

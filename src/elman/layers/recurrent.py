@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from inspect import signature
-from typing import Any
+from inspect import Parameter, Signature, signature
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -13,26 +13,47 @@ from ..errors import ArgumentError, DTypeError
 from ..initializers import Initializer, fill
 from ..states import State
 from ..validation.scalars import flag, real_dtype, size
-from .dynamics import Dynamics
+from .dynamics import concatenated_weights, one_length, recurrent_matrices, stepper, weight_norms
 from .engine.affine import Rows
 from .engine.batch import Batch
 from .engine.bptt import cached_steps
 from .engine.buffers import Buffers, Fresh
+from .engine.chain import Levers, cut_paths, levers_of, log_norms, turn
 from .engine.direction import Direction
 from .engine.kept import Kept
+from .engine.linearize import LayerLinearization
 from .engine.noise import Noise, Regularizer, choose
 from .engine.prepared import Ready
 from .engine.stack import Stack
 from .engine.states import States
 from .engine.zoneout import ZonedDirection
-from .parameters import Parameters
+from .one_way import OneWay
+from .parameters import Parameterised, Parameters
+from .stepper import Stepper
 from .trace import Gradients, Trace, spacing
 
 Array = NDArray[Any]
 FRESH = Fresh()
 
 
-class Recurrent(Dynamics):
+class LayerOptions(TypedDict, total=False):
+    """The keywords that all recurrent layers take; their defaults are those of :class:`Recurrent`."""
+
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    recurrent_dropout: float
+    zoneout: float | tuple[float, ...]
+    learn_initial_state: bool
+    dtype: DTypeLike
+    weight_ih_init: str | Initializer
+    weight_hh_init: str | Initializer
+    bias_init: str | Initializer
+    rng: Any
+
+
+class Recurrent(Parameterised):
     """Common to all recurrent layers; built by the classes that users name, such as :class:`elman.RNN`.
 
     Parameters
@@ -43,7 +64,7 @@ class Recurrent(Dynamics):
         One of ``cell.variants``.
     proj_size : int
         Size of the output of a cell that projects; 0 for others.
-    weight_ih, weight_hh, bias_init
+    weight_ih_init, weight_hh_init, bias_init
         Initialisers. W_hr of a cell that projects is drawn as W_ih.
     others
         As for :class:`elman.RNN`.
@@ -62,12 +83,14 @@ class Recurrent(Dynamics):
         See :class:`elman.layers.parameters.Parameterised`.
     """
 
+    __signature__: ClassVar[Signature]
+
     def __init__(
-        self, cell: Cell, variant: str, input_size: int, hidden_size: int, num_layers: int = 1, *, bias: bool = True,
-        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, recurrent_dropout: float = 0.0,
-        zoneout: float | tuple[float, ...] = 0.0, learn_initial_state: bool = False, proj_size: int = 0,
-        dtype: DTypeLike = "float64", weight_ih: str | Initializer = "glorot",
-        weight_hh: str | Initializer = "orthogonal", bias_init: str | Initializer = "zeros", rng: Any = None,
+        self, cell: Cell, variant: str, input_size: int, hidden_size: int, num_layers: int = 1, *, proj_size: int = 0,
+        bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
+        recurrent_dropout: float = 0.0, zoneout: float | tuple[float, ...] = 0.0, learn_initial_state: bool = False,
+        dtype: DTypeLike = "float64", weight_ih_init: str | Initializer = "glorot",
+        weight_hh_init: str | Initializer = "orthogonal", bias_init: str | Initializer = "zeros", rng: Any = None,
     ) -> None:  # fmt: skip
         self.input_size = size(input_size, "input_size", least=0)
         self.hidden_size = size(hidden_size, "hidden_size")
@@ -104,7 +127,15 @@ class Recurrent(Dynamics):
         for d in self.stack.directions:
             shapes |= d.shapes(self.bias, self.learn_initial_state)
         self.parameters = Parameters(shapes, first.dtype)
-        fill(self.parameters, first.n_gates, weight_ih, weight_hh, bias_init, rng)
+        fill(self.parameters, first.n_gates, weight_ih_init, weight_hh_init, bias_init, rng)
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        """Spell out the options of a layer: ``help`` and editors show each of them with its default."""
+        super().__init_subclass__(**others)
+        own, shared = (list(signature(each.__init__).parameters.values())[1:] for each in (cls, Recurrent))
+        if own[-1].kind is Parameter.VAR_KEYWORD:
+            own[-1:] = [parameter for parameter in shared if parameter.name in LayerOptions.__annotations__]
+            cls.__signature__ = Signature(own)
 
     def _direction(self, *sizes: Any, reverse: bool = False) -> Direction:
         if any(self.regularizer.zoneout):
@@ -344,3 +375,169 @@ class Recurrent(Dynamics):
             )
             raise ArgumentError(f"trace must be of this layer, {wanted}; it was made by {made}")
         self.parameters.check_version(trace.version)
+
+    def weight_norms(self, trace: Trace, d_output: Any = None, d_hn: State | None = None) -> Array:
+        """Measure how much each step adds to the gradient of the recurrent weights, with the kernels that train.
+
+        Their gradient is a sum over steps; how its terms fall with the distance from the loss says how far back it is
+        learned from. ``|dL/dh_t|`` beside it is ``backward(...).state_norms``.
+
+        Parameters
+        ----------
+        trace : Trace
+            Of sequences of one length, without restarts.
+        d_output, d_hn
+            As for :meth:`backward`.
+
+        Returns
+        -------
+        ndarray, shape (num_layers * num_directions, T), float64
+            Frobenius norm of the term of step t of ``dL/dW_hh``, summed over the sequences.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As for :meth:`backward`; for sequences of several lengths, restarts, and drawn recurrent dropout.
+        """
+        return weight_norms(self, trace, d_output, d_hn)
+
+    def concatenated_weights(self, layer: int = 0, *, reverse: bool = False) -> Array:
+        """The one matrix that reads input and state side by side: ``[X, H] @ W = X W_xh + H W_hh``.
+
+        Parameters
+        ----------
+        layer : int, default 0
+            Which layer.
+        reverse : bool, default False
+            Whether of its backward direction.
+
+        Returns
+        -------
+        ndarray, shape (inputs + outputs of the layer, gates * hidden_size)
+            ``[W_xh; W_hh]`` in the textbook's layout, a sample a row; a copy.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such layer or direction.
+        """
+        return concatenated_weights(self, layer, reverse)
+
+    @property
+    def recurrent_matrices(self) -> dict[str, Array]:
+        """Each gate's recurrent matrix (H, H) by name, such as ``"i_l0"``; W_hg W_hr of a cell that projects."""
+        return recurrent_matrices(self)
+
+    def linearize(self, x: Any, h0: State | None = None) -> LayerLinearization:
+        """The tangent dynamics along the trajectories that ``x`` drives, with the weights as they are now.
+
+        The state is that of all layers together, the first layer's first; for an LSTM (h, c) of each. Nothing is drawn
+        at random: zoneout enters by its mean.
+
+        Parameters
+        ----------
+        x, h0
+            As for calling the layer; B sequences of one length become ``n_sequences``.
+
+        Returns
+        -------
+        Linearization
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError, NonFiniteError
+            As for calling the layer; ArgumentError for a bidirectional layer, which has no state that one step carries
+            to the next.
+        """
+        if self.bidirectional:
+            raise ArgumentError(
+                "a bidirectional layer cannot be linearized: its directions run against each other, so that there is "
+                "no one state which a step carries to the next. layer.one_way() has each direction as a "
+                "system of its own, and elman.diagnose takes the layer as it is"
+            )
+        return LayerLinearization(self.stack.directions, self.params, self.one_length(x, h0).records)
+
+    def one_length(self, x: Any, h0: State | None = None) -> Trace:
+        """A trace in which nothing is drawn, of sequences that must have one length."""
+        return one_length(self, x, h0)
+
+    def one_way(self) -> dict[str, OneWay]:
+        """Every direction of every layer as a system of its own, by name: ``"l0"``, ``"l0_reverse"``, ``"l1"``, ..."""
+        views = (OneWay(self, i) for i in range(len(self.stack.directions)))
+        return {view.name: view for view in views}
+
+    def final_state(self, x: Any, h0: State | None = None) -> State:
+        """The state after the last step, to go on from; nothing else is kept. Arguments as for calling the layer."""
+        state: State = self(x, h0)[1]
+        return state
+
+    def paths(self, x: Any, h0: State | None = None) -> dict[str, LayerLinearization]:
+        """Linearizations along the same trajectories, from which one path of the gradient after the other is cut.
+
+        Entry ``"all"`` has every path. The entry of a gate has no longer that gate's part of W_hh, nor what the entries
+        before it lack; ``"below"``, in a stack, lacks the connections between the layers too. Two neighbours differ by
+        one path; the last entry is what states carry past all of them. Arguments and errors as for :meth:`linearize`.
+        """
+        return cut_paths(self.linearize(x, h0), self.stack.directions, self.params)
+
+    @property
+    def levers(self) -> Levers:
+        """What :meth:`change` can change: ``"recurrent"``, and the bias of each gate with a role, with that role."""
+        return levers_of(self.stack.directions[0], self.params)
+
+    def change(self, lever: str, amount: float) -> None:
+        """Multiply W_hh of every layer by ``amount`` (``"recurrent"``), or add ``amount`` to a bias of each.
+
+        In place, for a trial on a copy. ArgumentError for what is not among :attr:`levers`.
+        """
+        turn(self.stack.directions, self.params, lever, amount)
+
+    def measure_gradient(self, x: Any, start: ArrayLike, h0: State | None = None) -> Array:
+        """Measure the true gradient by lag, with the kernels that train.
+
+        Parameters
+        ----------
+        x, h0
+            As for calling the layer.
+        start : array_like, shape (B, S)
+            Gradient of a loss with respect to the last state, that of all layers together.
+
+        Returns
+        -------
+        ndarray, shape (T + 1, B)
+            Natural logarithm of ``|dL/ds_{T-k}|`` for lags k = 0 .. T; -inf where it is exactly 0, inf or NaN from
+            where it overflows: here an overflow is a result, not an error.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError, NonFiniteError
+            As for :meth:`linearize`.
+        """
+        return log_norms(self.linearize(x, h0), start)
+
+    def loss_start(self, x: Any, y: ArrayLike | None = None, **options: Any) -> None:
+        """A layer without a readout has no loss: None. See :meth:`elman.Network.loss_start`."""
+
+    def stepper(self, batch_size: int = 1, h0: State | None = None) -> Stepper:
+        """Stream one step at a time with the weights as they are now.
+
+        Parameters
+        ----------
+        batch_size : int, default 1
+            Number B of sequences side by side.
+        h0 : array_like, shape (num_layers, B, H), optional
+            Initial state; zero, or the learned one, by default.
+
+        Returns
+        -------
+        Stepper
+            ``y = stepper(x_t)``; see there.
+
+        Raises
+        ------
+        ArgumentError
+            For a bidirectional layer, which needs the end of a sequence to begin.
+        NonFiniteError
+            If a parameter is not finite.
+        """
+        return stepper(self, batch_size, h0)

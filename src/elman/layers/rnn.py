@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import DTypeLike
+from typing import Unpack
 
 from ..cells import ELMAN
-from ..initializers import Initializer
 from ..validation.scalars import choice
-from .recurrent import Recurrent
+from .recurrent import LayerOptions, Recurrent
 
 
 class RNN(Recurrent):
@@ -84,36 +81,7 @@ class RNN(Recurrent):
         num_layers: int = 1,
         *,
         nonlinearity: str = "tanh",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        recurrent_dropout: float = 0.0,
-        zoneout: float | tuple[float, ...] = 0.0,
-        learn_initial_state: bool = False,
-        dtype: DTypeLike = "float64",
-        weight_ih_init: str | Initializer = "glorot",
-        weight_hh_init: str | Initializer = "orthogonal",
-        bias_init: str | Initializer = "zeros",
-        rng: Any = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         self.nonlinearity = choice(nonlinearity, "nonlinearity", ELMAN.variants)
-        super().__init__(
-            ELMAN,
-            nonlinearity,
-            input_size,
-            hidden_size,
-            num_layers,
-            bias=bias,
-            batch_first=batch_first,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            recurrent_dropout=recurrent_dropout,
-            zoneout=zoneout,
-            learn_initial_state=learn_initial_state,
-            dtype=dtype,
-            weight_ih=weight_ih_init,
-            weight_hh=weight_hh_init,
-            bias_init=bias_init,
-            rng=rng,
-        )
+        super().__init__(ELMAN, nonlinearity, input_size, hidden_size, num_layers, **options)
