@@ -376,14 +376,9 @@ class Mean:
 
 
 class Told(Mean):
-    def trace(self, x, state=None, **keywords):
-        raise AssertionError("fit must ask the signature")
+    trace_options = ("checkpoint",)
 
-    def __init__(self):
-        super().__init__()
-        self.trace = self.with_checkpoint
-
-    def with_checkpoint(self, x, state=None, checkpoint="not said"):
+    def trace(self, x, state=None, checkpoint="not said"):
         self.given.append(checkpoint)
         return Mean.trace(self, x, state)
 

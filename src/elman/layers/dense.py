@@ -79,6 +79,9 @@ class Dense(Parameterised):
         There is none.
     """
 
+    trace_options = frozenset({"buffers"})
+    """Keywords of :meth:`trace` that training makes use of."""
+
     batch_axis = 0
     time_axis = None
     input_size: int

@@ -81,6 +81,9 @@ class Network(Parameterised):
         If they are not a recurrent layer and a readout.
     """
 
+    trace_options = frozenset({"lengths", "reset", "training", "rng", "checkpoint", "buffers"})
+    """Keywords of :meth:`trace` that training makes use of."""
+
     def __init__(self, layer: Recurrent, readout: Dense, *, at: str = "steps") -> None:
         if not isinstance(layer, Recurrent) or not isinstance(readout, Dense):
             raise DTypeError(

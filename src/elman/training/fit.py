@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from ..validation.words import kind, model_cure
 from .callbacks import Callback
 from .history import History
 from .loop import Training
-from .model import Model, check_finite, check_model
+from .model import Model, check_finite, check_model, trace_options
 from .optimizer import Optimizer
 from .optimizers import Adam
 from .samples import Samples
@@ -121,7 +120,7 @@ def fit(
             "truncation must be None for a bidirectional network: its backward direction comes from the end of the "
             "sequence, which a window does not see"
         )
-    if spacing(checkpoint, 1) and "checkpoint" not in signature(net.trace).parameters:
+    if spacing(checkpoint, 1) and "checkpoint" not in trace_options(net):
         raise ArgumentError(f"checkpoint must be left out: the trace of {type(net).__name__} takes none")
     loss = get_loss(loss)
     optimizer = Adam(1e-3) if optimizer is None else optimizer

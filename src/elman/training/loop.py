@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from inspect import signature
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +17,7 @@ from .callbacks import Callback, Update
 from .clipping import global_norm, scale
 from .history import History
 from .interrupt import DeferredInterrupt
-from .model import Gradients, Model, Trace, check_finite, parameter_at
+from .model import Gradients, Model, Trace, check_finite, parameter_at, trace_options
 from .optimizer import Optimizer
 from .samples import Piece, Samples
 
@@ -49,7 +48,7 @@ class Training:
         self.history = History(clip_norm=clip_norm)
         self.interrupt = DeferredInterrupt()
         self._spread: dict[tuple[int, ...], Array] = {}
-        arguments = signature(model.trace).parameters
+        arguments = trace_options(model)
         # memory used again by every update: fresh pages would cost more than the arithmetic of a middle-sized network
         self._kept = {"buffers": Buffers()} if "buffers" in arguments else {}
         # an evaluation needs no state at all, but would fill the same memory with every one

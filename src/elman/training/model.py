@@ -64,7 +64,8 @@ class Model(Protocol):
     def trace(self, x: Array, state: Any = None) -> Trace:
         """Run forward from a state; None is the model's own initial state.
 
-        It may have further keywords, as the networks of elman have. With ``buffers``, it and :meth:`backward` are given
+        It may take further keywords, as the networks of elman do: those that the model declares in ``trace_options``, a
+        set of their names. With ``buffers``, it and :meth:`backward` are given
         one :class:`~elman.layers.engine.buffers.Buffers` for the whole training, and may return what the next call
         overwrites. With ``training`` and ``rng`` it is told whether to draw dropout and the like. With ``lengths`` and
         ``reset`` it can be trained on sequences of several lengths and on several recordings in a row. With
@@ -75,6 +76,11 @@ class Model(Protocol):
     def backward(self, trace: Any, d_output: Array) -> Gradients:
         """Backpropagate a derivative by the output; the result may be overwritten by the next call."""
         ...
+
+
+def trace_options(model: Any) -> frozenset[str]:
+    """The keywords that a model declares its trace to take, besides x and the state; none if it declares none."""
+    return frozenset(getattr(model, "trace_options", ()))
 
 
 def check_model(model: Any) -> None:

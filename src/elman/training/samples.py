@@ -6,7 +6,6 @@ value for the last. Either becomes a list of windows, so the training loop knows
 
 from __future__ import annotations
 
-from inspect import signature
 from types import EllipsisType
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from ..losses import Loss
 from ..targets import positions, target_axes
 from ..validation.arrays import finite, finite_floats, floating, plain
 from ..validation.sequences import checked_lengths, holds, is_list, truths
-from .model import Model
+from .model import Model, trace_options
 from .uneven import padded, valid_steps
 
 Array = NDArray[Any]
@@ -122,7 +121,7 @@ class Samples:
         prefix: str = "",
     ) -> None:  # fmt: skip
         time, dtype = model.time_axis, model.theta.dtype
-        takes = signature(model.trace).parameters
+        takes = trace_options(model)
         for name, option in (("lengths", lengths), ("reset", reset)):
             if option is not None and name not in takes:
                 raise ArgumentError(f"{name} must be left out: the trace of {type(model).__name__} takes none")
@@ -285,7 +284,7 @@ def _target_values(y: Array, name: str, dtype: np.dtype[Any]) -> Array:
 
 def _output_shape(model: Model, x: Array) -> tuple[int, ...]:
     """Shape of the output of no samples, which the model alone knows: to ask it costs nothing."""
-    options = {"training": False} if "training" in signature(model.trace).parameters else {}
+    options = {"training": False} if "training" in trace_options(model) else {}
     try:
         shape: tuple[int, ...] = model.trace(np.take(x, [], axis=model.batch_axis), **options).output.shape
         return shape
