@@ -46,12 +46,10 @@ def last_state_start(
         )
     if lin is not None:
         lin.check_weights(layer.params)
-    B, R, record = batch.B, layer.output_size, (lin or layer.linearize(x, h0))._records[-1]
-    last = np.ascontiguousarray(layer.stack.directions[-1].last_state(record)[:, 0, :R]).reshape(-1)
-    start = output_start(network, last.reshape(B, R), batch, y, loss, rng)
+    start = output_start(network, (lin or layer.linearize(x, h0)).last_output(), batch, y, loss, rng)
     sizes = [d.state_size for d in layer.stack.directions]
-    out, first = np.zeros((B, sum(sizes)), network.dtype), sum(sizes[:-1])
-    out[:, first : first + R] = start
+    out, first = np.zeros((batch.B, sum(sizes)), network.dtype), sum(sizes[:-1])
+    out[:, first : first + layer.output_size] = start
     return out
 
 
@@ -82,13 +80,12 @@ def _of_loss(network: Network, output: Array, batch: Batch, y: ArrayLike | None,
 
 def _last_targets(y: Any, axes: int, batch: Batch) -> Array:
     """Targets (B, ...) of the last step, from those, or those of every step, of sequences of one length."""
-    every = (batch.T,) if batch.single else (batch.B, batch.T) if batch.batch_first else (batch.T, batch.B)
     time = 1 if batch.batch_first and not batch.single else 0
     if holds(y, 1 + axes):
         y = beside([plain(item, f"y[{i}]") for i, item in enumerate(y)], 1 - time, "y")
     y = plain(y, "y")
-    leading = positions(y.shape, "y", every, () if batch.single else (batch.B,), axes)
-    last: Array = y.take(-1, axis=time) if leading == every else y
+    leading = positions(y.shape, "y", batch.leading, () if batch.single else (batch.B,), axes)
+    last: Array = y.take(-1, axis=time) if leading == batch.leading else y
     return last[None] if batch.single else last
 
 
@@ -96,7 +93,7 @@ def measured_loss(network: Network, x: Any, y: ArrayLike | None, loss: str | Los
     """Log norms (T + 1, B) of the gradient of the loss; see :meth:`elman.Network.measure_loss_gradient`."""
     trace, layer = network.trace(x, h0, training=False), network.layer
     batch, at_end = trace.layer.batch, network.at == "end"
-    output = np.atleast_2d(trace.output) if at_end else batch.inside_out(trace.output)[-1]
+    output = np.atleast_2d(trace.output) if at_end else batch.time_major(trace.output)[-1]
     d = _of_loss(network, np.ascontiguousarray(output), batch, y, loss, rng)
     if not at_end:
         every = np.zeros((batch.T, *d.shape), network.dtype)

@@ -189,7 +189,7 @@ class Network(Parameterised):
             return [self.readout(h) for h in hidden], hn
         output = self.readout(hidden)
         if batch.lengths is not None:
-            batch.inside_out(output)[~batch.valid] = 0
+            batch.time_major(output)[~batch.valid] = 0
         return output, hn
 
     def trace(

@@ -16,7 +16,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..losses import Loss
 from ..targets import positions, target_axes
 from ..validation.arrays import finite, finite_floats, floating, plain
-from ..validation.sequences import checked_lengths, holds, is_list, truths
+from ..validation.sequences import checked_lengths, holds, is_list, reset_mask
 from .model import Model, trace_options
 from .uneven import padded, valid_steps
 
@@ -163,7 +163,9 @@ class Samples:
         self.x_axis, self.y_axis = model.batch_axis, model.batch_axis if every_step else 0
         self.x = np.ascontiguousarray(batch)
         self.y = np.ascontiguousarray(np.expand_dims(y, self.y_axis) if single else y)
-        self.reset = None if reset is None else _checked_reset(reset, every or x.shape[:-1], single, model.batch_axis)
+        self.reset = None if reset is None else reset_mask(reset, x.shape[:-1])
+        if self.reset is not None and single:
+            self.reset = np.expand_dims(self.reset, model.batch_axis)
         self.n_samples = n
         self.windows = _windows(time, batch.shape[time or 0], truncation, every_step, self.at_end)
         self._buffers: dict[int, tuple[Array, Array]] = {}
@@ -247,16 +249,6 @@ def _windows(
         else:
             windows.append(Window(start, stop, span, ... if stop == n_steps else None, (*whole, -1)))
     return tuple(windows)
-
-
-def _checked_reset(reset: Any, shape: tuple[int, ...], single: bool, batch_axis: int) -> Array:
-    """A reset mask with the axis of samples."""
-    if is_list(reset):
-        raise ShapeError("reset must be one array, as x is, got a list of arrays")
-    mask = truths(reset)
-    if mask.shape != shape:
-        raise ShapeError(f"reset must have the shape of x without its last axis, {shape}, got {mask.shape}")
-    return np.expand_dims(mask, batch_axis) if single else mask
 
 
 def _array(a: Any, name: str, item_axes: int) -> Array:

@@ -192,6 +192,28 @@ def checked_lengths(lengths: ArrayLike, T: int, B: int) -> NDArray[np.intp]:
     return steps
 
 
+def reset_mask(reset: Any, shape: tuple[int, ...], axes: str = "") -> Array:
+    """Where sequences start anew, as one array of truth values of this shape, that of x without its last axis.
+
+    Parameters
+    ----------
+    axes : str
+        The names of the axes, such as ``"(T, B)"``, for the message.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        For a list, another shape, or anything but truth values.
+    """
+    if is_list(reset):
+        raise ShapeError("reset must be one array, as x is, got a list of arrays")
+    given = truths(reset)
+    if given.shape != shape:
+        shown = f"{axes} = {shape}" if axes else f"{shape}"
+        raise ShapeError(f"reset must have shape {shown}, as x without its last axis, got {given.shape}")
+    return given
+
+
 def truths(mask: Any) -> Array:
     """A reset mask as an array of truth values.
 

@@ -137,4 +137,4 @@ def _turned(x: Any, batch: Batch) -> Any:
         return [plain(sequence, "x")[::-1] for sequence in x]
     steps, stops = np.arange(batch.T)[:, None], batch.T if batch.lengths is None else batch.lengths
     order = np.broadcast_to(np.where(steps < stops, stops - 1 - steps, steps), (batch.T, batch.B))
-    return batch.outward(np.take_along_axis(batch.inside_out(plain(x, "x")), order[..., None], axis=0))
+    return batch.outward(np.take_along_axis(batch.time_major(plain(x, "x")), order[..., None], axis=0))

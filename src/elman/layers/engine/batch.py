@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import ArgumentError, ShapeError
 from ...validation.arrays import all_finite, finite, floating, matching, plain
-from ...validation.sequences import checked_lengths, is_list, sequence_list, sequences, truths
+from ...validation.sequences import checked_lengths, is_list, reset_mask, sequence_list, sequences, truths
 from .affine import Rows
 from .schedule import Schedule, segmented
 
@@ -68,7 +68,7 @@ class Batch:
         self.T, self.B = self.x.shape[:2]
         self.lengths = None if lengths is None else checked_lengths(lengths, self.T, self.B)
         if not all_finite(self.x):
-            finite(self.x, "x", None if self.lengths is None else self.valid, self.inside)
+            finite(self.x, "x", None if self.lengths is None else self.valid, self.outer_index)
         self.reset = None if reset is None else self._checked_reset(reset)
         self.rows = Rows(self.x.reshape(-1), input_size, self.T * self.B)
         self._schedules: dict[bool, Schedule] = {}
@@ -96,14 +96,13 @@ class Batch:
             for b, row in enumerate(reset):
                 mask[: lengths[b], b] = truths(row)
             return mask
-        if is_list(reset):
-            raise ShapeError("reset must be one array, as x is, got a list of arrays")
-        given = truths(reset)
-        shape = (self.T,) if self.single else (self.B, self.T) if self.batch_first else (self.T, self.B)
-        if given.shape != shape:
-            axes = "(T,)" if self.single else "(B, T)" if self.batch_first else "(T, B)"
-            raise ShapeError(f"reset must have shape {axes} = {shape}, as x without its last axis, got {given.shape}")
-        return given[:, None] if self.single else given.T if self.batch_first else given
+        axes = "(T,)" if self.single else "(B, T)" if self.batch_first else "(T, B)"
+        return self.time_major(reset_mask(reset, self.leading, axes))
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """The axes of the caller's array but for the last: (T, B), (B, T), or (T,) for one sequence."""
+        return (self.T,) if self.single else (self.B, self.T) if self.batch_first else (self.T, self.B)
 
     def _lengths(self) -> list[int]:
         return [self.T] * self.B if self.lengths is None else self.lengths.tolist()
@@ -116,7 +115,7 @@ class Batch:
             return y[:, 0]
         return y.swapaxes(0, 1) if self.batch_first else y
 
-    def inside_out(self, y: Array) -> Array:
+    def time_major(self, y: Array) -> Array:
         """An array in the caller's order of axes as (T, B, ...): a view."""
         return y[:, None] if self.single else y.swapaxes(0, 1) if self.batch_first else y
 
@@ -136,21 +135,18 @@ class Batch:
             for b, n in enumerate(lengths):
                 out[:n, b] = matching(y[b], f"{name}[{b}]", (n, width), f"that of trace.output[{b}]", dtype)
             return out
-        if self.single:
-            wanted: tuple[int, ...] = (self.T, width)
-        else:
-            wanted = (self.B, self.T, width) if self.batch_first else (self.T, self.B, width)
+        wanted = (*self.leading, width)
         if is_list(y) and not self.single:
             raise ShapeError(f"{name} must be one array of shape {wanted}, as trace.output is, got a list of arrays")
         given = plain(y, name)
         if given.shape != wanted:
             raise ShapeError(f"{name} must have shape that of trace.output = {wanted}, got {given.shape}")
-        out = floating(self.inside_out(given), name, dtype)
+        out = floating(self.time_major(given), name, dtype)
         if not all_finite(out):
-            finite(out, name, None if self.lengths is None else self.valid, self.inside)
+            finite(out, name, None if self.lengths is None else self.valid, self.outer_index)
         return out
 
-    def inside(self, index: tuple[int, ...]) -> tuple[int, ...]:
+    def outer_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
         """An index of (T, B, ...) as one of what the caller gave."""
         t, b, *rest = index
         order = (t,) if self.single else (b, t) if self.batch_first or self.listed else (t, b)

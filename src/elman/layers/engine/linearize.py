@@ -48,6 +48,11 @@ class LayerLinearization(Linearization):
         self._ends = np.cumsum([d.state_size for d in directions]).tolist()
         self.state_size, self.dtype = self._ends[-1], directions[0].dtype
 
+    def last_output(self) -> Array:
+        """The output (n_sequences, R) of the last layer after the last step."""
+        d = self._directions[-1]
+        return np.ascontiguousarray(d.last_state(self._records[-1])[:, 0, : d.R])
+
     def check_weights(self, params: Mapping[str, Array]) -> None:
         """Refuse to be used beside other weights.
 
