@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -593,11 +594,21 @@ ELSEWHERE |= {
     "save_safetensors(model)": ("object", lambda v: elman.interop.save_safetensors(v, "never written")),
     "check_cell(cell)": ("object", elman.testing.check_cell),
 }
+NEEDS = {"save_safetensors": "safetensors", "load_safetensors": "safetensors", "load_pt": "torch", "from_onnx": "onnx"}
+NEEDS["to_onnx"] = "onnx"
 PLOTS = {name: getattr(elman.plotting, name) for name in elman.plotting.__all__}
 ELSEWHERE |= {
     f"{name}({next(iter(inspect.signature(plot).parameters))})": ("object", functools.partial(plotted, plot))
     for name, plot in PLOTS.items()
 }
+
+
+def needed(thing):
+    """Skip what needs a package that is not installed."""
+    package = NEEDS.get(thing.partition("(")[0])
+    return [] if package is None or find_spec(package) else [pytest.mark.skip(reason=f"{package} is not installed")]
+
+
 LOSS_OF_NAN = ("mse(output)", "mse(target)", "cross_entropy(output)", "cross_entropy(target)")
 
 
