@@ -616,7 +616,11 @@ LOSS_OF_NAN = ("mse(output)", "mse(target)", "cross_entropy(output)", "cross_ent
     ("call", "bad", "error"),
     [
         pytest.param(
-            call, bad(good[0]) if good and callable(bad) else bad, promised(thing, title), id=f"{thing}-{title}"
+            call,
+            bad(good[0]) if good and callable(bad) else bad,
+            promised(thing, title),
+            id=f"{thing}-{title}",
+            marks=needed(thing),
         )
         for thing, (kind, call, *good) in ELSEWHERE.items()
         for title, bad in BAD[kind].items()
