@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         "state it (yes)",
     )  # fmt: skip
     check.add_argument(
-        "--zoneout", type=float, nargs="+", metavar="P", help="zoneout, one number or one a state, if the file does "
+        "--zoneout", type=float, nargs="+", metavar="P", help="zoneout, one number or one per state, if the file does "
         "not state it (0)",
     )  # fmt: skip
     check.add_argument("--steps", type=_at_least(1), default=100, help="length T of the noise (default: %(default)s)")
@@ -147,7 +147,7 @@ def _diagnose(arguments: argparse.Namespace) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says of the layer; what it leaves out is not there."""
+    """What the command line says about the layer; options that were not given are left out."""
     options: dict[str, Any] = {"batch_first": arguments.batch_first}
     if arguments.nonlinearity is not None:
         options["nonlinearity"] = arguments.nonlinearity

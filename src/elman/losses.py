@@ -225,7 +225,7 @@ def get_loss(loss: str | Loss) -> Loss:
 
 
 def checked(loss: Loss, output: Array, target: Array) -> tuple[float, Array]:
-    """What a loss says of an output, if it is a loss at all: one of the caller's may return anything.
+    """Value and derivative of a loss, checked: a loss of the caller's own may return anything.
 
     Returns
     -------

@@ -161,7 +161,7 @@ class Monitor(Drawn, picture="plot_monitor"):
         model: Any = update.model
         layer = getattr(model, "layer", model)
         if not isinstance(layer, Recurrent):
-            raise ArgumentError(f"a Monitor watches a recurrent layer, which {type(model).__name__} has not")
+            raise ArgumentError(f"a Monitor watches a recurrent layer, and {type(model).__name__} has none")
         x, h0 = self._probe(update, layer)
         try:
             curve, n_steps = self._curve(layer, x, h0), int(np.shape(x)[layer.time_axis])

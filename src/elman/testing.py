@@ -156,7 +156,7 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
 
     Forward against ``step``; Jacobian and tangent against differences; backward as the transpose of tangent; gradients
     against differences; the same bits alone and in a batch, in chunks, beside longer sequences, and for one to three
-    threads; the norms that kernels note; a state that is not finite reported; what the record says of the gates.
+    threads; the norms that kernels note; a state that is not finite reported; what the record says about the gates.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def _check_failure(layer: Recurrent, x: Array) -> None:
 
 
 def _check_gates(layer: Recurrent, x: Array) -> None:
-    """What the record says of its gates, without W_hh: each nonlinearity that is stored, and what a role carries on.
+    """What the record says about its gates, without W_hh: each nonlinearity that is stored, and what a role carries on.
 
     Changes the layer.
     """

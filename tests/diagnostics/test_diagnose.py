@@ -770,7 +770,7 @@ def test_no_level_uses_more_sequences_than_allowed(build, level, n_max):
 def test_labels_without_a_readout_are_refused_with_the_cure():
     x, y = data(43), np.zeros((40, 3))
     for layer in (elman.RNN(2, 6, rng=0), elman.LSTM(2, 6, rng=0)):
-        with pytest.raises(ArgumentError, match=r"readout, which \w+ has not.*elman\.Network\(layer"):
+        with pytest.raises(ArgumentError, match=r"readout, which \w+ does not have.*elman\.Network\(layer"):
             diagnose(layer, x, y, rng=0)
         d = diagnose(layer, x, rng=0)
         with pytest.raises(ArgumentError, match="leave y out"):

@@ -274,7 +274,7 @@ def test_what_cannot_be_done_is_refused_by_name():
     for level in ("forward", "weights"):
         with pytest.raises(ArgumentError, match=f'level "{level}" runs a model piece by piece.*use level="full"'):
             elman.diagnose(stack, x, level=level)
-    with pytest.raises(ArgumentError, match="which GRU has not: put the layer into a network"):
+    with pytest.raises(ArgumentError, match="which GRU does not have: put the layer into a network"):
         elman.diagnose(stack, x, np.zeros((24, 2)))
     with pytest.raises(ShapeError, match=r"or \(24, Q\) \(at the last"):
         elman.diagnose(network(stack), x, np.zeros((5, 2)))

@@ -243,7 +243,7 @@ def test_of_both_directions_the_one_that_reaches_farthest_is_read(nonlinearity):
 
 def test_what_cannot_be_watched_is_refused():
     x, y = np.zeros((8, 2)), np.zeros((8, 1))
-    with pytest.raises(ArgumentError, match="watches a recurrent layer, which Readout has not"):
+    with pytest.raises(ArgumentError, match="watches a recurrent layer, and Readout has none"):
         elman.fit(elman.Readout(2, 1, rng=0), x, y, epochs=1, callbacks=[Monitor()], progress=False)
     for arguments, words in (
         ({"every": 0}, "every"),

@@ -1,4 +1,4 @@
-r"""Keras 3's recurrent layers, there and back, as lists of arrays in the order of its ``get_weights``.
+r"""Keras 3's recurrent layers, in both directions, as lists of arrays in the order of its ``get_weights``.
 
 A sample is a row there: ``kernel`` (D, G H), ``recurrent_kernel`` (H, G H), ``bias``; ours are their transposes. Gates
 of the LSTM are in our order (i, f, c, o); the GRU has z, r, h where we have r, z, n. Keras gives ``SimpleRNN``,
@@ -84,7 +84,7 @@ def from_keras(
     Raises
     ------
     ArgumentError
-        If Keras's layer has what ours has not: another activation, a merge mode other than concat, ``go_backwards``,
+        If Keras's layer has what ours lacks: another activation, a merge mode other than concat, ``go_backwards``,
         ``stateful``; if an option is missing, or is told by the source; if a weight is not finite.
     StateDictError
         If there are not two or three arrays for each direction, or the layers of a stack differ.

@@ -1,4 +1,4 @@
-"""PyTorch's recurrent modules, there and back, and the files it saves.
+"""PyTorch's recurrent modules, in both directions, and the files it saves.
 
 Names, shapes and gate orders are PyTorch's, so no number is permuted or rounded. torch is imported only where its own
 objects are made or its files read: arrays under PyTorch's names convert without it.

@@ -28,7 +28,8 @@ from .host import HOST
 from .vector import Emitter, lanes, lanes_of, pointers
 
 FEW = 4
-"""Rows up to which a product waits for its weights: steps then walk over them there and back."""
+"""Up to so many rows, a product takes as long as its weights take to arrive from memory: each step then reads them in
+the opposite order of the one before it, so that what is still in the cache is used first."""
 
 
 def padded(n: int, itemsize: int) -> int:

@@ -78,7 +78,7 @@ class Recurrent(Parameterised):
     dropout, recurrent_dropout : float
         As given.
     zoneout : tuple of float
-        One number a state.
+        One number per state.
     params, theta, dtype
         See :class:`elman.layers.parameters.Parameterised`.
     """

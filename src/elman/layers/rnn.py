@@ -37,7 +37,7 @@ class RNN(Recurrent):
         as in Merity, Keskar, Socher, ICLR 2018, arXiv:1708.02182, so that the kernels run as fast as without).
     zoneout : float or tuple of float, default 0
         Share of each state that a training pass keeps from the step before, drawn for each unit and step (Krueger et
-        al., ICLR 2017, arXiv:1606.01305); an evaluation takes the mean. A tuple has one number a state.
+        al., ICLR 2017, arXiv:1606.01305); an evaluation takes the mean. A tuple has one number per state.
     learn_initial_state : bool, default False
         Whether the state that a sequence starts from, where none is given, is learned: parameters ``h0_l0`` (H,), ...
     dtype : {"float64", "float32"}

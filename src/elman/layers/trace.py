@@ -30,7 +30,7 @@ class Named(Mapping[str, Array]):
     ----------
     makers : mapping of str to callable
     missing : str
-        What a KeyError says of a name that is not among them.
+        What a KeyError says about a name that is not among them.
     """
 
     def __init__(self, makers: Mapping[str, Callable[[], Array]], missing: str) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of results, for papers: one function a result, each draws on one matplotlib axes and returns it.
+"""Pictures of results, for papers: one function per result, each draws on one matplotlib axes and returns it.
 
 matplotlib is imported when the first picture is drawn. Nothing here changes its settings (``rcParams``) or shows a
 window. Line styles and markers differ as well as colours, so that every picture can be read in grey. Norms that grow

@@ -94,7 +94,7 @@ def copy_memory(
     Notes
     -----
     Without memory the best is to say "blank" until the signal and to guess afterwards: a cross-entropy of
-    ``length log(symbols) / T`` nats a step.
+    ``length log(symbols) / T`` nats per step.
 
     References
     ----------

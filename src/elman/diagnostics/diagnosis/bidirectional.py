@@ -91,8 +91,8 @@ def diagnose_directions(
         )
     if y is not None and next(iter(views.values())).at is None:
         raise ArgumentError(
-            f"y holds labels, from which a loss starts behind a readout, which {type(model).__name__} has not: put the "
-            "layer into a network, elman.Network(layer, elman.Readout(layer.output_size, Q)), or leave y out"
+            f"y holds labels, from which a loss starts behind a readout, which {type(model).__name__} does not have: "
+            "put the layer into a network, elman.Network(layer, elman.Readout(layer.output_size, Q)), or leave y out"
         )
     loss = options.get("loss")
     if x is not None:  # errors name shapes as the caller gave them

@@ -202,7 +202,7 @@ def _halves(given: ModelSequences, T: int, rng: np.random.Generator) -> tuple[Mo
 
 
 def _channels(value: ArrayLike, name: str, D: int) -> Array:
-    """One number a channel, shape (D,), from that or one number for all."""
+    """One number per channel, shape (D,), from that or one number for all."""
     array = finite_numbers(value, name)
     if array.shape not in ((), (D,)):
         raise ShapeError(f"{name} must be one number, or one for each of the {D} channels; got shape {array.shape}")

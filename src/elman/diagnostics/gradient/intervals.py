@@ -61,7 +61,7 @@ def welch_half_width(sd: tuple[Any, Any], n: tuple[Any, Any], level: float = LEV
 
 
 def mean_interval(samples: Array, level: float = LEVEL) -> tuple[float, float, float]:
-    """Mean of one number a sequence with its t interval.
+    """Mean of one number per sequence with its t interval.
 
     Parameters
     ----------

@@ -226,7 +226,7 @@ def _weight(graph: Graph, name: str, what: str, tensor: str) -> Array:
 def _dequantized(graph: Graph, name: str, what: str, tensor: str, scale: str, zero: str) -> Array:
     """A weight (directions, G, .) out of one of 8 bits (directions, ., G): ``(w - zero) * scale``, exact in float64.
 
-    Scale and zero point are one number a direction, or one for each of its G columns.
+    Scale and zero point are one number per direction, or one for each of its G columns.
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.DynamicQuantizeLSTM
     """
     parts = {what: tensor, f"{what}_scale": scale, f"{what}_zero_point": zero}

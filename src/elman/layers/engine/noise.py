@@ -66,7 +66,7 @@ class Regularizer:
         Raises
         ------
         DTypeError, ArgumentError
-            For anything but numbers from 0 to below 1, or not one a state.
+            For anything but numbers from 0 to below 1, or not one per state.
         """
         rates = zoneout if isinstance(zoneout, tuple | list) else (zoneout,) * len(states)
         if len(rates) != len(states):

@@ -18,7 +18,7 @@ AXES = "num_layers * num_directions"
 
 
 class States:
-    """How a layer's states look from outside: PyTorch's (num_layers * num_directions, B, size), one array a state.
+    """How a layer's states look from outside: PyTorch's (num_layers * num_directions, B, size), one array per state.
 
     Parameters
     ----------
