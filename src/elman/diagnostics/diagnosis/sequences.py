@@ -182,8 +182,8 @@ class ModelSequences:
             if self.y is not None:
                 raise ArgumentError(
                     f"y holds labels, from which a loss starts behind a readout, which {type(self.model).__name__} "
-                    "does not have: put the layer into a network, elman.Network(layer, elman.Readout(layer.output_size, "
-                    "Q)), or leave y out"
+                    "does not have: put the layer into a network, "
+                    "elman.Network(layer, elman.Readout(layer.output_size, Q)), or leave y out"
                 )
             return None
         if not np.isfinite(start).all():
