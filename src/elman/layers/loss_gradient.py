@@ -15,10 +15,10 @@ from ..targets import positions, target_axes
 from ..validation.arrays import finite, plain, real_numbers
 from ..validation.rng import generator
 from ..validation.sequences import beside, holds
-from .engine.affine import Rows
 from .engine.batch import Batch
 from .engine.buffers import Fresh
 from .engine.linearize import LayerLinearization
+from .engine.rows import Rows
 
 if TYPE_CHECKING:
     from .network import Network

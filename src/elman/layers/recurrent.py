@@ -14,7 +14,6 @@ from ..initializers import Initializer, fill
 from ..states import State
 from ..validation.scalars import flag, real_dtype, size
 from .dynamics import concatenated_weights, one_length, recurrent_matrices, stepper, weight_norms
-from .engine.affine import Rows
 from .engine.batch import Batch
 from .engine.bptt import cached_steps
 from .engine.buffers import Buffers, Fresh
@@ -24,6 +23,7 @@ from .engine.kept import Kept
 from .engine.linearize import LayerLinearization
 from .engine.noise import Noise, Regularizer, choose
 from .engine.prepared import Ready
+from .engine.rows import Rows
 from .engine.stack import Stack
 from .engine.states import States
 from .engine.zoneout import ZonedDirection

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import NonFiniteError, ShapeError
 from ..validation.arrays import finite_floats, plain
-from .engine.affine import Rows
 from .engine.buffers import Fresh, aligned
 from .engine.direction import Direction
+from .engine.rows import Rows
 from .engine.schedule import dense
 from .engine.states import States
 from .engine.views import Record

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError
 from ..states import parts
-from .engine.affine import Rows
 from .engine.batch import Batch
 from .engine.kept import Version
 from .engine.noise import Noise
+from .engine.rows import Rows
 from .engine.stack import Stack
 from .engine.views import Record, Views
 

@@ -20,9 +20,9 @@ from ...kernels import parallel, tile
 from ...kernels.squares import roots
 from ...kernels.vector import lanes_of
 from ...linearization.norms import SMALLEST_SUM, row_norms, safe_norm
-from .affine import Rows
 from .buffers import scratch
 from .direction import Direction
+from .rows import Rows
 from .state_norms import left_range, scaled_norms
 from .sums import Sums
 from .views import Record

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ...errors import NonFiniteError
 from ...kernels import parallel, tile
 from ...kernels.vector import lanes_of
-from .affine import ROWS, Rows
 from .buffers import Buffers, scratch
 from .layout import Panels
+from .rows import ROWS, Rows
 from .schedule import Schedule
 from .views import Record, Views
 

@@ -12,9 +12,10 @@ from ...errors import ArgumentError
 from ...kernels.squares import row_squares
 from ...linearization import ElementwiseFactors, Linearization
 from ...linearization.norms import out_of_range, safe_norm
-from .affine import Affine, Rows
+from .affine import Affine
 from .buffers import Fresh, scratch
 from .direction import Direction
+from .rows import Rows
 from .views import Record
 
 Array = NDArray[Any]

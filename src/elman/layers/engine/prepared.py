@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import parallel
-from .affine import Rows
 from .batch import Batch
 from .buffers import aligned, scratch
 from .direction import Direction
 from .layout import Panels
+from .rows import Rows
 from .schedule import Schedule
 from .stack import Stack
 from .states import States

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import rows
-from .affine import Rows
 from .buffers import scratch
+from .rows import Rows
 
 Array = NDArray[Any]
 Index = NDArray[np.intp]

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from ...errors import NonFiniteError
 from ...validation.arrays import all_finite
 from . import bptt
-from .affine import Rows
 from .batch import Batch
 from .buffers import Buffers, scratch
 from .direction import Direction
 from .layout import Panels
 from .noise import Noise
+from .rows import Rows
 from .schedule import Schedule
 from .views import Record
 from .zoneout import ZonedDirection

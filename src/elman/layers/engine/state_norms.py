@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...kernels.subnormal import flushed
 from ...linearization.norms import SMALLEST_SUM
-from .affine import Rows
+from .rows import Rows
 
 if TYPE_CHECKING:
     from .bptt import Descent

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import rows
-from .affine import Rows
 from .layout import Layout
+from .rows import Rows
 from .schedule import Schedule
 
 Array = NDArray[Any]

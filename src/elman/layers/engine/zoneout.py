@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...cells import zoneout as loops
-from .affine import Rows
 from .buffers import scratch
 from .direction import Direction
+from .rows import Rows
 from .schedule import Schedule
 from .views import Record
 
