@@ -47,7 +47,7 @@ def last_state_start(
     if lin is not None:
         lin.check_weights(layer.params)
     start = output_start(network, (lin or layer.linearize(x, h0)).last_output(), batch, y, loss, rng)
-    sizes = [d.state_size for d in layer.stack.directions]
+    sizes = [layout.state_size for layout in layer.stack.layouts]
     out, first = np.zeros((batch.B, sum(sizes)), network.dtype), sum(sizes[:-1])
     out[:, first : first + layer.output_size] = start
     return out

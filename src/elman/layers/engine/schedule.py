@@ -109,6 +109,11 @@ class Schedule:
         return self.n_valid == self.T * self.B
 
     @property
+    def reverse(self) -> bool:
+        """Whether sequences are read from the last step to the first."""
+        return self.step < 0
+
+    @property
     def padded(self) -> bool:
         """Whether there are rows of the caller that no step belongs to; not of a window."""
         return self.n_valid < self.outer_T * self.outer_B
