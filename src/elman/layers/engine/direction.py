@@ -37,16 +37,16 @@ class Direction:
         For each state, the share that a unit keeps from the step before; zeros for none.
     reverse : bool
         Whether it reads its sequences from the last step to the first.
+
+    Attributes
+    ----------
+    uninterrupted : bool
+        Whether the cell's own kernel goes from step to step, so that the states that are kept are the outputs.
     """
 
     def __init__(self, layout: Layout, zoneout: tuple[float, ...], reverse: bool) -> None:
         self.layout, self.kernels, self.reverse = layout, kernels_of(layout, zoneout), reverse
-        self.key = (*layout.key, *self.kernels.key)
-
-    @property
-    def uninterrupted(self) -> bool:
-        """Whether the cell's own kernel goes from step to step, so that the states kept are the outputs in a row."""
-        return self.kernels.stretch == 1
+        self.uninterrupted = self.kernels.stretch == 1
 
     def start(self, params: Mapping[str, Array], schedule: Schedule, state: Array | None, rows: Array) -> None:
         """Write the initial states: the caller's where a row carries on, else the learned ones, or zeros."""

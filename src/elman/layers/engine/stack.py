@@ -72,7 +72,7 @@ class Stack:
         self.layouts = [d.layout for d in self.directions]
         first = self.layouts[0]
         self.width, self.dtype = self.per_layer * first.R, first.dtype
-        self.key = tuple(d.key for d in self.directions)
+        self.key = tuple((*d.layout.key, *d.kernels.key) for d in self.directions)
 
     def __str__(self) -> str:
         d, layout = self.directions[0], self.layouts[0]
@@ -112,7 +112,7 @@ class Stack:
                 k = i * self.per_layer + j
                 schedule, drawn = batch.schedule(d.reverse), None if noise is None else noise.zoneout[k]
                 kept = None if drawn is None else inner_bytes(d.layout, schedule, drawn)
-                columns = out if out is None or not j else out._replace(flat=out.flat[j * d.layout.R :])
+                columns = None if out is None else _from(out, j * d.layout.R)
                 start = None if state is None else state[k]
                 weights = params if noise is None else _thinned(params, d, noise, k)
                 packed = d.layout.panels(weights, scratch()) if panels is None else panels[k]
@@ -162,7 +162,7 @@ class Stack:
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
                 weights, record = _thinned(params, d, noise, k), records[k]
-                columns = None if d_output is None else d_output._replace(flat=d_output.flat[j * d.layout.R :])
+                columns = None if d_output is None else _from(d_output, j * d.layout.R)
                 way = weights, record, columns, None if d_state is None else d_state[k]
                 d_initial, steps = bptt.backward(d, *way, views, d_x, add=j > 0)
                 if weight_norms is not None:
@@ -200,8 +200,7 @@ class Stack:
             bad = np.argwhere(~np.isfinite(of_direction))
             if len(bad):
                 step, sample, state = (int(i) for i in bad[0 if d.reverse else -1])
-                layout = d.layout
-                part = layout.cell.states[state]
+                layout, part = d.layout, d.layout.cell.states[state]
                 raise NonFiniteError(
                     f"{layout.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on "
                     "its way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
@@ -212,6 +211,11 @@ class Stack:
             f"{label}: the gradient of {broken[0]} overflows in {theta.dtype}; scale the loss down",
             what="gradient", layer=label,
         )  # fmt: skip
+
+
+def _from(rows: Rows, first: int) -> Rows:
+    """Rows from a column on."""
+    return Rows(rows.flat[first:], rows.stride, rows.n) if first else rows
 
 
 def _thinned(params: Weights, d: Direction, noise: Noise | None, k: int) -> Weights:

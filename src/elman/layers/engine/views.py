@@ -66,15 +66,12 @@ def window_of(layout: Layout, record: Record, t0: int, t1: int) -> Record:
     if t1 - t0 == record.schedule.T:
         return record
     schedule, B, x = record.schedule.window(t0, t1), record.schedule.B, record.x
-    return record._replace(
-        schedule=schedule,
-        x=Rows(x.flat[t0 * B * x.stride :], x.stride, schedule.T * B),
-        states=record.states[t0 * record.stretch * B * layout.s_rs :],
-        gates=record.gates[t0 * B * layout.g_rs :],
-        slots=slots_of(schedule.T, record.stretch),
-        kept=None if record.kept is None else record.kept[t0 * B : t1 * B],
-        checkpoint=0,
-    )
+    x, kept = Rows(x.flat[t0 * B * x.stride :], x.stride, schedule.T * B), record.kept
+    return Record(
+        schedule, x, record.states[t0 * record.stretch * B * layout.s_rs :], record.gates[t0 * B * layout.g_rs :],
+        slots_of(schedule.T, record.stretch), record.given, None if kept is None else kept[t0 * B : t1 * B],
+        stretch=record.stretch,
+    )  # fmt: skip
 
 
 def states_read(layout: Layout, record: Record) -> Rows:
@@ -105,9 +102,8 @@ def last_state(layout: Layout, record: Record) -> Array:
 
 def state_slots(layout: Layout, record: Record) -> Array:
     """The state before the first step and after each, in kernel order: a view (T + 1, B, n_states, H)."""
-    step, schedule = layout.dtype.itemsize, record.schedule
+    schedule, step, row = record.schedule, layout.dtype.itemsize, layout.s_rs * layout.dtype.itemsize
     shape = (schedule.T + 1, schedule.B, layout.n_states, layout.H)
-    row = layout.s_rs * step
     strides = (record.stretch * schedule.B * row, row, layout.Hp * step, step)
     return np.ndarray(shape, layout.dtype, record.states, 0, strides)
 
