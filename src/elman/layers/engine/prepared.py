@@ -106,9 +106,12 @@ class PreparedCall:
     @staticmethod
     def fits(stack: Stack, T: int, B: int) -> bool:
         """Whether such a call is small, and goes through each layer in one piece."""
-        n, sizes = T * B, [(d, d.layout.D + d.layout.R) for d in stack.directions]
+        n = T * B
         return n > 0 and all(
-            n * size <= MOST_NUMBERS and d.in_one_piece and d.flops(n, size) < parallel.SPLIT_FLOPS for d, size in sizes
+            n * (size := d.layout.D + d.layout.R) <= MOST_NUMBERS
+            and d.in_one_piece
+            and d.flops(n, size) < parallel.SPLIT_FLOPS
+            for d in stack.directions
         )
 
     def run(self, params: Mapping[str, Array], batch: Batch, state: Array | None, out: Array) -> Array:
