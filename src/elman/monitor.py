@@ -299,7 +299,7 @@ def _log_norms(norms: Array | None) -> list[float]:
 
 def _radii(layer: Recurrent) -> dict[str, float]:
     """Spectral radius of each gate's recurrent matrix, behind its projection if there is one."""
-    gates = layer.stack.directions[0].cell.gate_names
+    gates = layer.stack.layouts[0].cell.gate_names
     only = f"{gates[0]}_" if len(gates) == 1 else ""
     radii = {name: spectral_radius(matrix.astype(np.float64)) for name, matrix in layer.recurrent_matrices.items()}
     return {name.removeprefix(only): radius for name, radius in radii.items()}
@@ -308,10 +308,10 @@ def _radii(layer: Recurrent) -> dict[str, float]:
 def _saturation(layer: Recurrent, x: Any, h0: Any) -> float:
     """Share of activations whose slope is below a tenth of the largest there can be."""
     trace = layer.trace(x, h0, training=False)
-    d = layer.stack.directions[0]
-    kinds = {gate.name: gate.nonlinearity or d.variant for gate in d.cell.gates}
+    layout = layer.stack.layouts[0]
+    kinds = {gate.name: gate.nonlinearity or layout.variant for gate in layout.cell.gates}
     outputs = trace.gates
-    if not d.cell.stored:  # the state is the activation; a backward direction's initial state is the last entry
+    if not layout.cell.stored:  # the state is the activation; a backward direction's initial state is the last entry
         outputs = {name: h[:-1] if name.endswith("_reverse") else h[1:] for name, h in trace.states.items()}
     named = ((name.rsplit("_l", 1)[0], values) for name, values in outputs.items())
     flat = [(_slope(kinds[gate], values) < _FLAT).mean() for gate, values in named if kinds.get(gate) in NONLINEARITIES]

@@ -19,6 +19,7 @@ from .kernels.activations import FORMULAS
 from .kernels.parallel import get_num_threads, set_num_threads
 from .kernels.vector import ArrayOps
 from .layers.engine.buffers import Fresh
+from .layers.engine.views import state_slots
 from .layers.recurrent import Recurrent
 from .linearization import Linearization
 from .states import mapped, parts
@@ -237,9 +238,7 @@ def _check_failure(layer: Recurrent, x: Array) -> None:
     batch = layer.batch(x)
     for view in layer.params.values():
         kept = view.copy()
-        for block in (
-            np.split(view, layer.stack.directions[0].n_gates) if len(view) % layer.hidden_size == 0 else [view]
-        ):
+        for block in np.split(view, layer.stack.layouts[0].n_gates) if len(view) % layer.hidden_size == 0 else [view]:
             block[...] = np.nan
             try:
                 layer.stack.forward(layer.params, batch, None, False, None, Fresh(), None)
@@ -255,15 +254,15 @@ def _check_gates(layer: Recurrent, x: Array) -> None:
 
     Changes the layer.
     """
-    d = layer.stack.directions[0]
-    layer.params[d.weight_hh][...], layer.params[d.bias_hh][...] = 0, 0
-    W, bias, activations = layer.params[d.weight_ih], layer.params[d.bias_ih], layer.trace(x).gates
-    for i, gate in enumerate(d.cell.gates):
-        rows = slice(i * d.H, (i + 1) * d.H)
-        if gate.nonlinearity is not None and gate.name in d.cell.stored:
+    layout = layer.stack.layouts[0]
+    layer.params[layout.weight_hh][...], layer.params[layout.bias_hh][...] = 0, 0
+    W, bias, activations = layer.params[layout.weight_ih], layer.params[layout.bias_ih], layer.trace(x).gates
+    for i, gate in enumerate(layout.cell.gates):
+        rows = slice(i * layout.H, (i + 1) * layout.H)
+        if gate.nonlinearity is not None and gate.name in layout.cell.stored:
             expected = FORMULAS[gate.nonlinearity][0](ArrayOps(x.dtype), x @ W[rows].T + bias[rows])
             what = f"what is stored as {gate.name} and the {gate.nonlinearity} of its sum"
-            _assert_close(activations[gate.name + d.suffix], expected, 1e-12, what)
+            _assert_close(activations[gate.name + layout.suffix], expected, 1e-12, what)
         if gate.role is not None:
             before = np.trace(layer.linearize(x).jacobian(0))
             bias[rows] += 1
@@ -346,9 +345,9 @@ def _check_lengths(layer: Recurrent, rng: np.random.Generator) -> None:
         assert np.array_equal(trace.output[:n, b], alone), (
             f"a sequence of {n} steps beside longer ones gives other bits"
         )
-    d = layer.stack.directions[0]
+    layout = layer.stack.layouts[0]
     beyond = np.arange(record.schedule.T)[:, None] >= record.schedule.lengths
-    after = d.state_slots(record)[1:][beyond]
+    after = state_slots(layout, record)[1:][beyond]
     assert np.isnan(after).all(), "forward must leave the states of steps beyond active[t] untouched"
     grads = layer.backward(trace, np.ones(trace.output.shape, layer.dtype), buffers=_Poisoned())
     assert np.isfinite(grads.theta).all(), "backward must not read rows beyond active[t]"

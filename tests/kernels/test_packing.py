@@ -162,10 +162,10 @@ def test_a_mapping_packs_as_the_vector_that_it_came_from(cell, biased, dtype):
         d.unpack_gradients(sums.reshape(-1), out)
         gates = range(d.n_gates)
         for name, rows, order, at in (
-            (d.weight_ih, sums[1 : 1 + d.D], d.x_gates, 0),
-            (d.weight_hh, sums[1 + d.D :][: d.R], d.h_gates, d.h_first),
-            (d.bias_ih, sums[:1], d.x_gates, 0),
-            (d.bias_hh, sums[:1], d.h_gates, d.h_first),
+            (d.weight_ih, sums[1 : 1 + d.D], d.x_order.tolist(), 0),
+            (d.weight_hh, sums[1 + d.D :][: d.R], d.h_order.tolist(), d.h_first),
+            (d.bias_ih, sums[:1], d.x_order.tolist(), 0),
+            (d.bias_hh, sums[:1], d.h_order.tolist(), d.h_first),
         ):
             if name in parameters:
                 blocks = [rows[:, (at + order.index(gate)) * d.Hp :][:, : d.H].T for gate in gates]

@@ -11,7 +11,8 @@ from elman.kernels.tile import row_stride
 from elman.kernels.vector import lanes_of
 from elman.kernels.wide import column_sums, fold, narrow
 from elman.layers.engine import bptt
-from elman.layers.engine.affine import Affine, Rows
+from elman.layers.engine.affine import Affine
+from elman.layers.engine.rows import Rows
 from elman.layers.engine.sums import BLOCK_ROWS
 
 

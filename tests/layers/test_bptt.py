@@ -10,7 +10,7 @@ import elman
 from elman.cells import ELMAN, GRU, GRU_RESET_BEFORE, LSTM, LSTM_PROJECTED, MGU
 from elman.kernels import parallel
 from elman.layers.engine import bptt, direction
-from elman.layers.engine.affine import Rows
+from elman.layers.engine.rows import Rows
 from elman.layers.engine.schedule import dense, segmented
 from elman.layers.recurrent import Recurrent
 

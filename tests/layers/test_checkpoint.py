@@ -280,8 +280,8 @@ def test_memory_of_a_long_sequence(kind, layers, share):
     run(141)  # compile
     whole, few = peak(lambda: run(False)), peak(lambda: run(141))
     assert few < share * whole
-    d = layer.stack.directions[0]
-    kept = layers * T * (d.s_rs + d.g_rs) * 4
+    layout = layer.stack.layouts[0]
+    kept = layers * T * (layout.s_rs + layout.g_rs) * 4
     assert whole - few > 0.6 * (kept - layers * T * H * 4)  # all states and gates but each layer's output
     assert peak(lambda: run(T)) > 0.9 * whole / layers  # one window holds all of a direction at once
 

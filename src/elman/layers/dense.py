@@ -19,9 +19,10 @@ from ..kernels.activations import NONLINEARITIES, activate_rows, scale_rows
 from ..validation.arrays import all_finite, finite_floats, matching, plain
 from ..validation.rng import generator
 from ..validation.scalars import choice, flag, real_dtype, size
-from .engine.affine import Affine, Packed, Rows
+from .engine.affine import Affine, Packed
 from .engine.buffers import Buffers, Fresh, scratch
 from .engine.kept import Kept, Version
+from .engine.rows import Rows
 from .parameters import Parameterised, Parameters
 
 Array = NDArray[Any]

@@ -40,17 +40,17 @@ def concatenated_weights(layer: Recurrent, which: int, reverse: bool) -> Array:
     which = index(which, "layer", layer.num_layers)
     if flag(reverse, "reverse") and not layer.bidirectional:
         raise ArgumentError("reverse needs a bidirectional layer: it must be False for this one, got True")
-    d = layer.stack.layers[which][bool(reverse)]
-    return np.concatenate([layer.params[d.weight_ih].T, layer.params[d.weight_hh].T])
+    layout = layer.stack.layers[which][bool(reverse)].layout
+    return np.concatenate([layer.params[layout.weight_ih].T, layer.params[layout.weight_hh].T])
 
 
 def recurrent_matrices(layer: Recurrent) -> dict[str, Array]:
     """Each gate's recurrent matrix by name: ``Recurrent.recurrent_matrices``."""
     matrices = {}
-    for d in layer.stack.directions:
-        blocks = layer.params[d.weight_hh].reshape(d.n_gates, d.H, d.R)
-        for gate, block in zip(d.cell.gate_names, blocks, strict=True):
-            matrices[gate + d.suffix] = block @ layer.params[d.weight_hr] if d.cell.projects else block
+    for layout in layer.stack.layouts:
+        blocks = layer.params[layout.weight_hh].reshape(layout.n_gates, layout.H, layout.R)
+        for gate, block in zip(layout.cell.gate_names, blocks, strict=True):
+            matrices[gate + layout.suffix] = block @ layer.params[layout.weight_hr] if layout.cell.projects else block
     return matrices
 
 

@@ -15,10 +15,10 @@ from ..targets import positions, target_axes
 from ..validation.arrays import finite, plain, real_numbers
 from ..validation.rng import generator
 from ..validation.sequences import beside, holds
-from .engine.affine import Rows
 from .engine.batch import Batch
 from .engine.buffers import Fresh
 from .engine.linearize import LayerLinearization
+from .engine.rows import Rows
 
 if TYPE_CHECKING:
     from .network import Network
@@ -47,7 +47,7 @@ def last_state_start(
     if lin is not None:
         lin.check_weights(layer.params)
     start = output_start(network, (lin or layer.linearize(x, h0)).last_output(), batch, y, loss, rng)
-    sizes = [d.state_size for d in layer.stack.directions]
+    sizes = [layout.state_size for layout in layer.stack.layouts]
     out, first = np.zeros((batch.B, sum(sizes)), network.dtype), sum(sizes[:-1])
     out[:, first : first + layer.output_size] = start
     return out

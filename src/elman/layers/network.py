@@ -16,10 +16,10 @@ from ..validation.arrays import all_finite, matching
 from ..validation.scalars import choice, flag
 from ..validation.words import kind, model_cure
 from .dense import Dense
-from .engine.affine import Rows
 from .engine.buffers import Buffers, Fresh
 from .engine.kept import Version
 from .engine.linearize import LayerLinearization
+from .engine.rows import Rows
 from .loss_gradient import last_state_start, measured_loss
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters

@@ -52,7 +52,7 @@ class OneWay:
         self.model, self._index = model, index
         stack = self._recurrent.stack
         self._own = stack.directions[index]
-        self.name, self.reverse = self._own.suffix.lstrip("_"), bool(self._own.reverse)
+        self.name, self.reverse = self._own.layout.suffix.lstrip("_"), self._own.reverse
         self.top = index >= len(stack.directions) - stack.per_layer
         self.at: str | None = getattr(model, "at", None)
 
@@ -107,11 +107,11 @@ class OneWay:
         last = np.take(hidden, 0 if self.reverse else -1, axis=layer.time_axis)
         if self.at == "end":
             last = final_output(hn, layer.stack.per_layer)
-        d = self._own
-        out = np.zeros((len(last), d.state_size), d.dtype)
-        first = d.R if self.reverse else 0
+        layout = self._own.layout
+        out = np.zeros((len(last), layout.state_size), layout.dtype)
+        first = layout.R if self.reverse else 0
         start = output_start(network, last, layer.batch(x), y, loss, rng)
-        out[:, : d.R] = start[:, first : first + d.R]
+        out[:, : layout.R] = start[:, first : first + layout.R]
         return out
 
     def final_state(self, x: Any, h0: State | None = None) -> State:
@@ -125,8 +125,8 @@ class OneWay:
     @property
     def levers(self) -> Levers:
         """See :attr:`RNN.levers`."""
-        return levers_of(self._own, self._recurrent.params)
+        return levers_of(self._own.layout, self._recurrent.params)
 
     def change(self, lever: str, amount: float) -> None:
         """See :meth:`RNN.change`; of this direction alone."""
-        turn([self._own], self._recurrent.params, lever, amount)
+        turn([self._own.layout], self._recurrent.params, lever, amount)

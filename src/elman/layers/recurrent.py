@@ -14,19 +14,19 @@ from ..initializers import Initializer, fill
 from ..states import State
 from ..validation.scalars import flag, real_dtype, size
 from .dynamics import concatenated_weights, one_length, recurrent_matrices, stepper, weight_norms
-from .engine.affine import Rows
 from .engine.batch import Batch
 from .engine.bptt import cached_steps
 from .engine.buffers import Buffers, Fresh
 from .engine.chain import Levers, cut_paths, levers_of, log_norms, turn
 from .engine.direction import Direction
 from .engine.kept import Kept
+from .engine.layout import Layout
 from .engine.linearize import LayerLinearization
 from .engine.noise import Noise, Regularizer, choose
 from .engine.prepared import Ready
+from .engine.rows import Rows
 from .engine.stack import Stack
 from .engine.states import States
-from .engine.zoneout import ZonedDirection
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .stepper import Stepper
@@ -110,22 +110,20 @@ class Recurrent(Parameterised):
                 "dropout acts between layers: num_layers must be at least 2, got 1 (recurrent_dropout and zoneout act "
                 "within one)"
             )
-        layers = []
-        width = self.input_size
+        layers, width, R = [], self.input_size, proj_size or self.hidden_size
+        ways = (("", False), ("_reverse", True))[: 1 + self.bidirectional]
         for i in range(self.num_layers):
-            sizes = cell, variant, width, self.hidden_size, proj_size or self.hidden_size, real_dtype(dtype)
-            layer = [self._direction(*sizes, f"_l{i}")]
-            if self.bidirectional:
-                layer.append(self._direction(*sizes, f"_l{i}_reverse", reverse=True))
-            layers.append(layer)
-            width = sum(d.R for d in layer)
+            sizes = width, self.hidden_size, R, real_dtype(dtype)
+            layouts = [(Layout(cell, variant, *sizes, f"_l{i}{suffix}"), reverse) for suffix, reverse in ways]
+            layers.append([Direction(layout, self.zoneout, reverse) for layout, reverse in layouts])
+            width = len(ways) * R
         self.stack = Stack(layers)
         self._kept = Kept[Ready]()
-        first = layers[0][0]
-        self.states = States(first, len(self.stack.directions))
+        first = self.stack.layouts[0]
+        self.states = States(first, len(self.stack.layouts))
         shapes: dict[str, tuple[int, ...]] = {}
-        for d in self.stack.directions:
-            shapes |= d.shapes(self.bias, self.learn_initial_state)
+        for layout in self.stack.layouts:
+            shapes |= layout.shapes(self.bias, self.learn_initial_state)
         self.parameters = Parameters(shapes, first.dtype)
         fill(self.parameters, first.n_gates, weight_ih_init, weight_hh_init, bias_init, rng)
 
@@ -136,11 +134,6 @@ class Recurrent(Parameterised):
         if own[-1].kind is Parameter.VAR_KEYWORD:
             own[-1:] = [parameter for parameter in shared if parameter.name in LayerOptions.__annotations__]
             cls.__signature__ = Signature(own)
-
-    def _direction(self, *sizes: Any, reverse: bool = False) -> Direction:
-        if any(self.regularizer.zoneout):
-            return ZonedDirection(*sizes, zoneout=self.regularizer.zoneout, reverse=reverse)
-        return Direction(*sizes, reverse=reverse)
 
     @property
     def output_size(self) -> int:
@@ -219,7 +212,7 @@ class Recurrent(Parameterised):
 
     def _pack(self) -> Ready:
         self.parameters.check_finite()
-        return Ready(self.stack, [d.panels(self.params, FRESH) for d in self.stack.directions])
+        return Ready(self.stack, [layout.panels(self.params, FRESH) for layout in self.stack.layouts])
 
     def trace(
         self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
@@ -262,9 +255,9 @@ class Recurrent(Parameterised):
         stack = self.stack
         noise: Noise | None = None
         if training and self.regularizer.active:
-            d = stack.directions[0]
+            first = stack.layouts[0]
             noise = self.regularizer.draw(
-                rng, self.num_layers, stack.per_layer, batch.T * batch.B, d.R, d.H, self.dtype
+                rng, self.num_layers, stack.per_layer, batch.T * batch.B, first.R, first.H, self.dtype
             )  # fmt: skip
         cached = min(cached_steps(d, batch.B) for d in stack.directions) if checkpoint is not False else 0
         every = spacing(checkpoint, batch.T, cached)
@@ -334,7 +327,7 @@ class Recurrent(Parameterised):
 
     def spread_final(self, trace: Trace, d: Rows, d_state: Array | None) -> Array:
         """Add rows of the gradient of ``trace.final_output`` to that of the final states, in the kernels' order."""
-        first, n, B = self.stack.directions[0], self.stack.per_layer, trace.batch.B
+        first, n, B = self.stack.layouts[0], self.stack.per_layer, trace.batch.B
         out = np.zeros((self.states.directions, B, first.n_states, first.H), self.dtype) if d_state is None else d_state
         parts = d.view(self.output_size).reshape(B, n, first.R)
         out[-n:, :, 0, : first.R] += parts.swapaxes(0, 1)
@@ -367,13 +360,7 @@ class Recurrent(Parameterised):
         if not isinstance(trace, Trace):
             raise DTypeError(f"trace must be what this layer's trace() returned, got {type(trace).__name__}")
         if trace.stack.key != self.stack.key:
-            made, wanted = (
-                f"{name} ({variant}, {len(key)} directions in all{', zoneout ' + str(zoneout[0]) if zoneout else ''}) "
-                f"with input_size {D}, hidden_size {H}, {np.dtype(char).name}"
-                for key in (trace.stack.key, self.stack.key)
-                for name, variant, D, H, _, char, _, *zoneout in key[:1]
-            )
-            raise ArgumentError(f"trace must be of this layer, {wanted}; it was made by {made}")
+            raise ArgumentError(f"trace must be of this layer, {self.stack}; it was made by {trace.stack}")
         self.parameters.check_version(trace.version)
 
     def weight_norms(self, trace: Trace, d_output: Any = None, d_hn: State | None = None) -> Array:
@@ -483,14 +470,14 @@ class Recurrent(Parameterised):
     @property
     def levers(self) -> Levers:
         """What :meth:`change` can change: ``"recurrent"``, and the bias of each gate with a role, with that role."""
-        return levers_of(self.stack.directions[0], self.params)
+        return levers_of(self.stack.layouts[0], self.params)
 
     def change(self, lever: str, amount: float) -> None:
         """Multiply W_hh of every layer by ``amount`` (``"recurrent"``), or add ``amount`` to a bias of each.
 
         In place, for a trial on a copy. ArgumentError for what is not among :attr:`levers`.
         """
-        turn(self.stack.directions, self.params, lever, amount)
+        turn(self.stack.layouts, self.params, lever, amount)
 
     def measure_gradient(self, x: Any, start: ArrayLike, h0: State | None = None) -> Array:
         """Measure the true gradient by lag, with the kernels that train.

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import NonFiniteError, ShapeError
 from ..validation.arrays import finite_floats, plain
-from .engine.affine import Rows
 from .engine.buffers import Fresh, aligned
 from .engine.direction import Direction
+from .engine.rows import Rows
 from .engine.schedule import dense
 from .engine.states import States
 from .engine.views import Record
@@ -44,9 +44,10 @@ class Stepper(Fixed):
         return deepcopy(self)
 
     def __repr__(self) -> str:
-        d = self._directions[0]
+        layout = self._directions[0].layout
         return (
-            f"Stepper({d.label}, layers={len(self._levels)}, batch_size={self._B}, input_size={d.D}, hidden_size={d.H})"
+            f"Stepper({layout.label}, layers={len(self._levels)}, batch_size={self._B}, input_size={layout.D}, "
+            f"hidden_size={layout.H})"
         )
 
     def __call__(self, x_t: ArrayLike) -> Array:
@@ -71,7 +72,7 @@ class Stepper(Fixed):
             the steps of this stepper from 0, its ``sample`` the rows of x_t.
         """
         count, first = self._count, self._levels[0]
-        if type(x_t) is not np.ndarray or x_t.dtype != first.d.dtype:
+        if type(x_t) is not np.ndarray or x_t.dtype != first.layout.dtype:
             x_t = self._converted(x_t)
         slot, shape = count & 1, x_t.shape
         single = shape == first.alone
@@ -85,7 +86,7 @@ class Stepper(Fixed):
 
     def _converted(self, x_t: ArrayLike) -> Array:
         """An input that is not an array of the layer's dtype already."""
-        dtype = self._directions[0].dtype
+        dtype = self._directions[0].layout.dtype
         given = plain(x_t, "x_t")
         if given.dtype.kind != "f":
             given = finite_floats(given, "x_t", dtype)  # says what is wrong
@@ -105,33 +106,35 @@ class _Level:
     """One layer of a stepper: two slots of everything, so that what a step returns outlives the next one."""
 
     def __init__(self, d: Direction, params: Mapping[str, Array], B: int, state: Array | None) -> None:
-        own = Fresh()
-        self.d, self.B = d, B
-        self.panels = d.panels(params, own)
+        layout = d.layout
+        self.layout, self.kernels, self.B = layout, d.kernels, B
+        self.panels = layout.panels(params, Fresh())
         x, states, gates, self.flat = (
-            aligned(n, d.dtype) for n in (2 * B * d.D, 2 * B * d.s_rs, B * d.g_rs, 2 * B * d.R)
+            aligned(n, layout.dtype) for n in (2 * B * layout.D, 2 * B * layout.s_rs, B * layout.g_rs, 2 * B * layout.R)
         )
         schedule = dense(2, B, False)
         self.active = schedule.active
-        self.record = Record(schedule, Rows(x, d.D, 2 * B), states, gates, 2, state is not None, None)
-        d.start(params, schedule, state, states[: B * d.s_rs])
+        self.record = Record(schedule, Rows(x, layout.D, 2 * B), states, gates, 2, state is not None)
+        d.start(params, schedule, state, states[: B * layout.s_rs])
         self._view()
 
     def _view(self) -> None:
         """Look at the flat arrays by slots, and lay out what the kernel is given in each."""
-        d, B, record = self.d, self.B, self.record
-        self.x, self.out = record.x.flat.reshape(2, B, d.D), self.flat.reshape(2, B, d.R)
-        self.shape, self.alone = (B, d.D), (d.D,) if B == 1 else None
+        layout, B, record = self.layout, self.B, self.record
+        self.x, self.out = record.x.flat.reshape(2, B, layout.D), self.flat.reshape(2, B, layout.R)
+        self.shape, self.alone = (B, layout.D), (layout.D,) if B == 1 else None
+        self.forward = layout.cell.forward
         self.arguments = [
             (
-                d.code, record.x.flat, d.D, *self.panels, 0, record.states, d.s_rs, record.gates, d.g_rs, self.flat,
-                d.R, d.D, d.H, d.R, B, 2, self.active, slot, slot + 1, 0, B,
+                layout.code, record.x.flat, layout.D, *self.panels, 0, record.states, layout.s_rs, record.gates,
+                layout.g_rs, self.flat, layout.R, layout.D, layout.H, layout.R, B, 2, self.active, slot, slot + 1, 0, B,
             )
             for slot in (0, 1)
         ]  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("x", "out", "arguments")}
+        made = "x", "out", "forward", "arguments"
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -139,22 +142,23 @@ class _Level:
 
     def advance(self, slot: int, count: int) -> Array:
         """Read slot's input and state, write the other slot's state and slot's output; ``count`` steps came before."""
-        if self.d.cell.forward(*self.arguments[slot]) >= 0:
+        if self.forward(*self.arguments[slot]) >= 0:
             raise self._failure(slot, count)
         out: Array = self.out[slot]
-        self.d.settle(self.record, slot, out)
+        self.kernels.settle(self.record, slot, out)
         return out
 
     def _failure(self, slot: int, count: int) -> NonFiniteError:
         """What to raise when step ``count`` made a state that is not finite."""
-        d, new = self.d, self.state(1 - slot)
+        layout, new = self.layout, self.state(1 - slot)
         sample, i = (int(index) for index in np.argwhere(~np.isfinite(new).all(axis=2))[0])
         return NonFiniteError(
-            f"{d.label}: the state {d.cell.states[i]} must stay finite, but stopped being so at step {count} of sample "
-            f"{sample}; that step's input or the weights are too large or NaN. The state is as before the step",
-            what="state", layer=d.label, gate=d.cell.states[i], step=count, sample=sample,
+            f"{layout.label}: the state {layout.cell.states[i]} must stay finite, but stopped being so at step {count} "
+            f"of sample {sample}; that step's input or the weights are too large or NaN. The state is as before the "
+            "step",
+            what="state", layer=layout.label, gate=layout.cell.states[i], step=count, sample=sample,
         )  # fmt: skip
 
     def state(self, slot: int) -> Array:
         """The state (B, n_states, H) in a slot; a copy."""
-        return self.d.state_view(self.record.states[slot * self.B * self.d.s_rs :], self.B).copy()
+        return self.layout.state_view(self.record.states[slot * self.B * self.layout.s_rs :], self.B).copy()

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError
 from ..states import parts
-from .engine.affine import Rows
 from .engine.batch import Batch
 from .engine.kept import Version
+from .engine.layout import Layout
 from .engine.noise import Noise
+from .engine.rows import Rows
 from .engine.stack import Stack
-from .engine.views import Record, Views
+from .engine.views import Record, outer_gates, outer_states
 
 Array = NDArray[Any]
 
@@ -85,7 +86,7 @@ class Trace:
         (``"h_l0_reverse"``) entry t is the state after step t, and the entry after the last step of a sequence its
         initial state.
         """
-        return _named(self.stack, self.records, [d.cell.states for d in self.stack.directions], Views.outer_states)
+        return _named(self.stack, self.records, [layout.cell.states for layout in self.stack.layouts], outer_states)
 
     @cached_property
     def gates(self) -> Mapping[str, Array]:
@@ -93,7 +94,7 @@ class Trace:
 
         Empty for the Elman cell, whose activation is its state.
         """
-        return _named(self.stack, self.records, [d.cell.stored for d in self.stack.directions], Views.outer_gates)
+        return _named(self.stack, self.records, [layout.cell.stored for layout in self.stack.layouts], outer_gates)
 
     @property
     def checkpoint(self) -> int:
@@ -149,7 +150,7 @@ def spacing(checkpoint: bool | int, T: int, cached: int = 0) -> int:
 
 def _named(
     stack: Stack, records: tuple[Record, ...], names: list[tuple[str, ...]],
-    make: Callable[[Views, Record, int], Array],
+    make: Callable[[Layout, Record, int], Array],
 ) -> Named:  # fmt: skip
     """What the records of all directions hold under these names."""
     every = records[0].checkpoint
@@ -160,8 +161,8 @@ def _named(
             "backward pass: leave checkpoint out to look at them",
         )
     makers = {
-        name + d.suffix: partial(make, d, record, i)
-        for d, record, own in zip(stack.directions, records, names, strict=True)
+        name + layout.suffix: partial(make, layout, record, i)
+        for layout, record, own in zip(stack.layouts, records, names, strict=True)
         for i, name in enumerate(own)
     }
     return Named(makers, f"which has {', '.join(makers) or 'none'}")

@@ -11,29 +11,13 @@ from ...cells.gradients import gradients
 from ...kernels import packing, parallel, tile
 from ...kernels.vector import lanes_of
 from .buffers import Buffers, scratch
+from .rows import ROWS, Rows
 from .sums import Sums
 
 Array = NDArray[Any]
-ROWS = 4
-"""Rows that a tile takes together; a slab is a multiple of it."""
 
 ALONE = np.zeros(1, np.intp)
 """The order of gates of a matrix that has one."""
-
-
-class Rows(NamedTuple):
-    """``n`` rows of numbers in a flat array, ``stride`` apart; beyond the numbers of a row there are zeros or other
-    rows.
-    """
-
-    flat: Array
-    stride: int
-    n: int
-
-    def view(self, size: int) -> Array:
-        """The first ``size`` numbers of each row, as an array (n, size): a view."""
-        step = self.flat.itemsize
-        return np.ndarray((self.n, size), self.flat.dtype, self.flat, 0, (self.stride * step, step))
 
 
 class Blocks:

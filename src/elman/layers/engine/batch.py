@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import ArgumentError, ShapeError
 from ...validation.arrays import all_finite, finite, floating, matching, plain
 from ...validation.sequences import checked_lengths, is_list, reset_mask, sequence_list, sequences, truths
-from .affine import Rows
+from .rows import Rows
 from .schedule import Schedule, segmented
 
 Array = NDArray[Any]

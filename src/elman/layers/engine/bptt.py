@@ -20,12 +20,13 @@ from ...kernels import parallel, tile
 from ...kernels.squares import roots
 from ...kernels.vector import lanes_of
 from ...linearization.norms import SMALLEST_SUM, row_norms, safe_norm
-from .affine import Rows
 from .buffers import scratch
 from .direction import Direction
+from .layout import Layout
+from .rows import Rows
 from .state_norms import left_range, scaled_norms
 from .sums import Sums
-from .views import Record
+from .views import Record, states_read, window_of
 
 Array = NDArray[Any]
 
@@ -39,7 +40,8 @@ WINDOW_FLOPS = 50 * parallel.SPLIT_FLOPS
 
 def cached_steps(d: Direction, B: int) -> int:
     """Steps of B rows whose states, gates and gradients take :data:`WINDOW_BYTES`."""
-    row = (d.s_rs * d.stretch + d.g_rs + d.d_rs + d.D) * d.dtype.itemsize
+    layout = d.layout
+    row = (layout.s_rs * d.kernels.stretch + layout.g_rs + layout.d_rs + layout.D) * layout.dtype.itemsize
     return WINDOW_BYTES // (row * max(B, 1))
 
 
@@ -80,14 +82,15 @@ class Descent:
     def __init__(
         self, d: Direction, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None
     ) -> None:
+        layout = d.layout
         self.d, self.params, self.record, self.d_output = d, params, record, d_output
         B = record.schedule.B
-        self.rows = scratch().take("d_state", B * d.s_rs, d.dtype)
+        self.rows = scratch().take("d_state", B * layout.s_rs, layout.dtype)
         self.rows[:] = 0
         if d_state is not None:
-            d.state_view(self.rows, B)[record.schedule.final] = d_state
+            layout.state_view(self.rows, B)[record.schedule.final] = d_state
         schedule = record.schedule
-        self.squares = (np.empty if schedule.full else np.ones)(schedule.T * B * d.n_states)
+        self.squares = (np.empty if schedule.full else np.ones)(schedule.T * B * layout.n_states)
         self.norms: Array | None = None
         self.sums: WeightSums | None = None
         self.below = record.schedule.T
@@ -104,15 +107,15 @@ class Descent:
         steps : int, optional
             How many a window has; by default as many as the caches hold.
         """
-        d, schedule = self.d, self.record.schedule
+        layout, schedule = self.d.layout, self.record.schedule
         if not schedule.T * schedule.B:
             return
         steps = self._steps() if steps is None else steps
-        P_back = d.pack_state_back(self.params, scratch())
+        P_back = layout.pack_state_back(self.params, scratch())
         for kept in self._kept():
             last = kept.schedule.T
             for t0 in range((last - 1) // steps * steps, -1, -steps):
-                window = d.window(kept, t0, min(t0 + steps, last))
+                window = window_of(layout, kept, t0, min(t0 + steps, last))
                 end = window.schedule.first + window.schedule.T
                 if end > self.below:
                     continue
@@ -129,13 +132,13 @@ class Descent:
         if not n:
             yield record
             return
-        panels = self.d.panels(self.params, scratch())
+        panels = self.d.layout.panels(self.params, scratch())
         for t0 in range((record.schedule.T - 1) // n * n, -1, -n):
-            yield self.d.again(self.params, record, t0, panels)
+            yield self.d.again(record, t0, panels)
 
     def _steps(self) -> int:
-        d, B = self.d, self.record.schedule.B
-        flops = 2.0 * d.n_gates * d.H * (2 * d.R + d.D)
+        d, layout, B = self.d, self.d.layout, self.record.schedule.B
+        flops = 2.0 * layout.n_gates * layout.H * (2 * layout.R + layout.D)
         least = WINDOW_FLOPS if parallel.get_num_threads() > 1 else 0
         return max(1, cached_steps(d, B), WINDOW_ROWS // B, int(least / (flops * B)))
 
@@ -145,37 +148,37 @@ class Descent:
         Not one bit of the carried rows is set: a product begins with +0 and stays so, and a gate is not negative. Nor
         is there a -0 among the sums, to which zeros of either sign would be added.
         """
-        d, schedule = self.d, window.schedule
+        layout, schedule = self.d.layout, window.schedule
         # many a pass has one window, and would pay for the look at it
         if schedule.first + schedule.T == self.record.schedule.T:
             return False
-        bits = f"u{d.dtype.itemsize}"
+        bits = f"u{layout.dtype.itemsize}"
         if self.rows.view(bits).any():
             return False
         if dY.size:
-            entering = Rows(dY, y_rs, schedule.T * schedule.B).view(d.R)
+            entering = Rows(dY, y_rs, schedule.T * schedule.B).view(layout.R)
             if (entering if schedule.full else entering[self._valid(window).reshape(-1)]).any():
                 return False
-        return self.sums is None or not (self.sums.sums.rows.view(bits) == 1 << 8 * d.dtype.itemsize - 1).any()
+        return self.sums is None or not (self.sums.sums.rows.view(bits) == 1 << 8 * layout.dtype.itemsize - 1).any()
 
     def _sweep(self, window: Record, P_back: Array) -> Rows | None:
-        d, schedule = self.d, window.schedule
+        d, layout, schedule = self.d, self.d.layout, window.schedule
         dY, y_rs = self._output_gradient(window)
         squares = self._squares(window)
         if self.over(window, dY, y_rs):
             valid = self._valid(window)
-            squares.reshape(*valid.shape, d.n_states)[valid] = 0.0
+            squares.reshape(*valid.shape, layout.n_states)[valid] = 0.0
             return None
-        delta = scratch().take("delta", schedule.T * schedule.B * d.d_rs, d.dtype)
+        delta = scratch().take("delta", schedule.T * schedule.B * layout.d_rs, layout.dtype)
         if self.norms is not None:
             n = int(schedule.active[0])
-            entering = d.state_view(self.rows, n).copy()
+            entering = layout.state_view(self.rows, n).copy()
             if dY.size:
-                entering[:, 0, : d.R] += Rows(dY, y_rs, n).view(d.R)
-            for i, size in enumerate(d.state_sizes):
+                entering[:, 0, : layout.R] += Rows(dY, y_rs, n).view(layout.R)
+            for i, size in enumerate(layout.state_sizes):
                 self.norms[schedule.first, :n, i] = safe_norm(entering[:, i, :size])
         d.sweep(window, dY, y_rs, P_back, delta, self.rows, squares, 1, True, 0, schedule.T)
-        return schedule.compact(Rows(delta, d.d_rs, schedule.T * schedule.B), d.d_rs, "delta")
+        return schedule.compact(Rows(delta, layout.d_rs, schedule.T * schedule.B), layout.d_rs, "delta")
 
     @staticmethod
     def _valid(window: Record) -> Array:
@@ -185,53 +188,55 @@ class Descent:
         return valid
 
     def _squares(self, window: Record) -> Array:
-        schedule, n = window.schedule, window.schedule.B * self.d.n_states
+        schedule, n = window.schedule, window.schedule.B * self.d.layout.n_states
         return self.squares[schedule.first * n : (schedule.first + schedule.T) * n]
 
     def _output_gradient(self, window: Record) -> tuple[Array, int]:
         """``dL/d output`` in kernel order, and how far apart its rows are."""
-        d, schedule = self.d, window.schedule
+        layout, schedule = self.d.layout, window.schedule
         if self.d_output is None:
-            return d.nothing, 0
+            return layout.nothing, 0
         if schedule.base is None:
             part = schedule.part(self.d_output)
             return part.flat, part.stride
         n = schedule.T * schedule.B
-        rows = scratch().take("dY", n * d.R, d.dtype)
-        schedule.gather(self.d_output, Rows(rows, d.R, n), d.R)
-        return rows, d.R
+        rows = scratch().take("dY", n * layout.R, layout.dtype)
+        schedule.gather(self.d_output, Rows(rows, layout.R, n), layout.R)
+        return rows, layout.R
 
 
 class WeightSums:
     """``[1, x, h]^T delta`` of one direction, added up over windows."""
 
-    def __init__(self, d: Direction) -> None:
-        self.d = d
-        self.height = d.D + d.R + d.cell.projects * d.H
-        self.sums = Sums("dW", self.height, d.d_rs, d.dtype)
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.height = layout.D + layout.R + layout.cell.projects * layout.H
+        self.sums = Sums("dW", self.height, layout.d_rs, layout.dtype)
 
     def add(self, window: Record, delta: Rows) -> None:
         """Add a window's valid rows, of which ``delta`` are the gradients."""
-        d, schedule = self.d, window.schedule
-        rows = schedule.T * schedule.B
-        U = d.Hp // lanes_of(d.dtype.itemsize)
-        x = schedule.compact(window.x, d.D, "x")
-        states = schedule.compact(d.read(window), d.s_rs, "states")
-        gates = schedule.compact(Rows(window.gates, d.g_rs, rows), d.g_rs, "gates")
+        layout, schedule = self.layout, window.schedule
+        rows, U = schedule.T * schedule.B, layout.Hp // lanes_of(layout.dtype.itemsize)
+        x = schedule.compact(window.x, layout.D, "x")
+        states = schedule.compact(states_read(layout, window), layout.s_rs, "states")
+        gates = schedule.compact(Rows(window.gates, layout.g_rs, rows), layout.g_rs, "gates")
 
         def piece(r0: int, r1: int, v0: int, v1: int) -> None:
-            d.cell.gradients(
-                x.flat, x.stride, states.flat, states.stride, gates.flat, d.g_rs, delta.flat, d.d_rs, d.D, d.H, d.R,
-                d.n_gates * U, d.h_first * U, r0, r1, v0, v1, self.sums.rows, d.d_rs,
+            layout.cell.gradients(
+                x.flat, x.stride, states.flat, states.stride, gates.flat, layout.g_rs, delta.flat, layout.d_rs,
+                layout.D, layout.H, layout.R, layout.n_gates * U, layout.h_first * U, r0, r1, v0, v1, self.sums.rows,
+                layout.d_rs,
             )  # fmt: skip
 
-        self.sums.add(delta.flat, delta.n, d.vectors, 2.0 * delta.n * (d.D + d.R) * d.H * d.n_gates, piece)
+        flops = 2.0 * delta.n * (layout.D + layout.R) * layout.H * layout.n_gates
+        self.sums.add(delta.flat, delta.n, layout.vectors, flops, piece)
 
     def recurrent_norm(self) -> float:
         """Frobenius norm of what belongs to W_hh, in float64."""
-        d, first = self.d, 1 + self.d.D
-        rows = self.sums.finish().reshape(1 + self.height, d.d_rs)[first : first + d.R, : d.cell.blocks * d.Hp]
-        of_h = rows.reshape(d.R, -1, d.Hp)[:, d.h_first :, : d.H]
+        layout, first = self.layout, 1 + self.layout.D
+        rows = self.sums.finish().reshape(1 + self.height, layout.d_rs)[first : first + layout.R]
+        rows = rows[:, : layout.cell.blocks * layout.Hp]
+        of_h = rows.reshape(layout.R, -1, layout.Hp)[:, layout.h_first :, : layout.H]
         return float(row_norms(of_h.reshape(1, -1))[0])
 
 
@@ -259,9 +264,10 @@ def backward(
     norms : ndarray, shape (T, B, n_states), float64
         ``|dL/ds_{t+1}|`` in kernel order, of the valid rows.
     """
-    descent, sums = Descent(d, params, record, d_output, d_state), WeightSums(d)
-    descent.sums, descent.watched = sums, d.dtype.itemsize == 8
-    P = None if d_x is None else d.pack_input_back(params, scratch())
+    layout = d.layout
+    descent, sums = Descent(d, params, record, d_output, d_state), WeightSums(layout)
+    descent.sums, descent.watched = sums, layout.dtype.itemsize == 8
+    P = None if d_x is None else layout.pack_input_back(params, scratch())
     for window, delta in descent.windows():
         if delta is None:
             sums.sums.pass_over(window.schedule.n_valid)
@@ -269,18 +275,18 @@ def backward(
             sums.add(window, delta)
         if d_x is not None:
             _input_gradient(d, P, window, delta, d_x, add)
-    d.unpack_gradients(sums.sums.finish(), out)
+    layout.unpack_gradients(sums.sums.finish(), out)
     T, B = record.schedule.T, record.schedule.B
-    d_initial = d.state_view(descent.rows, B).copy()
+    d_initial = layout.state_view(descent.rows, B).copy()
     restarted = d_initial if not record.given else d_initial[~record.schedule.carried]
-    for i, (name, size) in enumerate(zip(d.initial, d.state_sizes, strict=True)):
+    for i, (name, size) in enumerate(zip(layout.initial, layout.state_sizes, strict=True)):
         if name in out:
             out[name][...] = restarted[:, i, :size].sum(axis=0, dtype=np.float64)
-    norms = np.empty((T, B, d.n_states))
-    odd = roots(descent.squares, norms.reshape(-1), d.n_states, SMALLEST_SUM)
+    norms = np.empty((T, B, layout.n_states))
+    odd = roots(descent.squares, norms.reshape(-1), layout.n_states, SMALLEST_SUM)
     squares = descent.squares.reshape(norms.shape)
     # the squares of float32 numbers all fit
-    if odd and d.dtype == np.float64 and left_range(squares[..., 0], descent, d_state):
+    if odd and layout.dtype == np.float64 and left_range(squares[..., 0], descent, d_state):
         return d_initial, scaled_norms(squares, descent, d_state)
     return d_initial, norms
 
@@ -292,7 +298,7 @@ def weight_norms(
     norms = np.zeros(record.schedule.T)
     for window, delta in Descent(d, params, record, d_output, d_state).windows(steps=1):
         if delta is not None:
-            step = WeightSums(d)
+            step = WeightSums(d.layout)
             step.add(window, delta)
             norms[window.schedule.first] = step.recurrent_norm()
     return norms
@@ -300,9 +306,9 @@ def weight_norms(
 
 def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows | None, out: Array, add: bool) -> None:
     """Write a window's ``dL/dx``, or add it to what stands there."""
-    schedule, D = window.schedule, d.D
+    schedule, D = window.schedule, d.layout.D
     if delta is None:
-        made = Rows(np.zeros(schedule.n_valid * D, d.dtype), D, schedule.n_valid)
+        made = Rows(np.zeros(schedule.n_valid * D, d.layout.dtype), D, schedule.n_valid)
     else:
         made = d.input_rows(P, delta.flat, delta.n)
     if schedule.base is None:

@@ -12,6 +12,7 @@ from ...linearization.norms import row_norms
 from ...validation.arrays import matching
 from ...validation.scalars import choice, number
 from .direction import Direction
+from .layout import Layout
 from .linearize import LayerLinearization
 
 Array = NDArray[Any]
@@ -23,37 +24,37 @@ Levers = Mapping[str, Literal["keep", "renew"] | None]
 def cut_paths(
     whole: LayerLinearization, directions: list[Direction], weights: Mapping[str, Array]
 ) -> dict[str, LayerLinearization]:
-    """Linearizations along the trajectories of one, without one path after the other; see :meth:`Dynamics.paths`."""
-    out, params = {"all": whole}, dict(weights)
-    for i, gate in enumerate(directions[0].cell.gate_names):
-        for d in directions:
-            params[d.weight_hh] = params[d.weight_hh].copy()
-            params[d.weight_hh][i * d.H : (i + 1) * d.H] = 0
+    """Linearizations along the trajectories of one, without one path after the other; see :meth:`RNN.paths`."""
+    out, params, layouts = {"all": whole}, dict(weights), [d.layout for d in directions]
+    for i, gate in enumerate(layouts[0].cell.gate_names):
+        for layout in layouts:
+            params[layout.weight_hh] = params[layout.weight_hh].copy()
+            params[layout.weight_hh][i * layout.H : (i + 1) * layout.H] = 0
         out[gate] = LayerLinearization(directions, params, whole._records)
     if len(directions) > 1:
-        params |= {d.weight_ih: np.zeros_like(params[d.weight_ih]) for d in directions[1:]}
+        params |= {layout.weight_ih: np.zeros_like(params[layout.weight_ih]) for layout in layouts[1:]}
         out["below"] = LayerLinearization(directions, params, whole._records)
     return out
 
 
-def levers_of(direction: Direction, params: Mapping[str, Array]) -> Levers:
-    """What :func:`turn` can change of directions like this one."""
+def levers_of(layout: Layout, params: Mapping[str, Array]) -> Levers:
+    """What :func:`turn` can change of directions laid out like this."""
     weights: Levers = {"recurrent": None}
-    biases: Levers = {gate.bias: gate.role for gate in direction.cell.gates if gate.role} or {"bias": None}
-    return {**weights, **biases} if direction.bias_ih in params else weights
+    biases: Levers = {gate.bias: gate.role for gate in layout.cell.gates if gate.role} or {"bias": None}
+    return {**weights, **biases} if layout.bias_ih in params else weights
 
 
-def turn(directions: list[Direction], params: Mapping[str, Array], lever: str, amount: float) -> None:
-    """Multiply W_hh of directions, or add to a bias of each, in place; see :meth:`Dynamics.change`."""
-    choice(lever, "lever", tuple(levers_of(directions[0], params)))
+def turn(layouts: list[Layout], params: Mapping[str, Array], lever: str, amount: float) -> None:
+    """Multiply W_hh of directions, or add to a bias of each, in place; see :meth:`RNN.change`."""
+    choice(lever, "lever", tuple(levers_of(layouts[0], params)))
     amount = number(amount, "amount")
-    for d in directions:
+    for layout in layouts:
         if lever == "recurrent":
-            params[d.weight_hh][...] *= amount
+            params[layout.weight_hh][...] *= amount
             continue
-        for i, gate in enumerate(d.cell.gates):
+        for i, gate in enumerate(layout.cell.gates):
             if gate.bias == lever:
-                params[d.bias_ih][i * d.H : (i + 1) * d.H] += amount
+                params[layout.bias_ih][i * layout.H : (i + 1) * layout.H] += amount
 
 
 def log_norms(lin: LayerLinearization, start: ArrayLike) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from ...errors import NonFiniteError
 from ...kernels import parallel, tile
 from ...kernels.vector import lanes_of
-from .affine import ROWS, Rows
 from .buffers import Buffers, scratch
-from .layout import Panels
+from .layout import Layout, Panels
+from .rows import ROWS, Rows
 from .schedule import Schedule
-from .views import Record, Views
+from .views import Record, slots_of, window_of
+from .zoneout import kernels_of
 
 Array = NDArray[Any]
 PROJECT_BYTES = 1 << 16
@@ -25,30 +26,50 @@ PROJECTED_ROWS = 64
 """Rows projected together: enough to hide the reading of the weights, few enough to stay in the cache."""
 
 
-class Direction(Views):
-    """The kernels of a cell bound to sizes; parameters: those of :class:`elman.layers.engine.views.Views`."""
+class Direction:
+    """The kernels of a cell bound to sizes.
+
+    Parameters
+    ----------
+    layout : Layout
+        Where the cell's numbers lie.
+    zoneout : tuple of float
+        For each state, the share that a unit keeps from the step before; zeros for none.
+    reverse : bool
+        Whether it reads its sequences from the last step to the first.
+
+    Attributes
+    ----------
+    uninterrupted : bool
+        Whether the cell's own kernel goes from step to step, so that the states that are kept are the outputs.
+    """
+
+    def __init__(self, layout: Layout, zoneout: tuple[float, ...], reverse: bool) -> None:
+        self.layout, self.kernels, self.reverse = layout, kernels_of(layout, zoneout), reverse
+        self.uninterrupted = self.kernels.stretch == 1
 
     def start(self, params: Mapping[str, Array], schedule: Schedule, state: Array | None, rows: Array) -> None:
         """Write the initial states: the caller's where a row carries on, else the learned ones, or zeros."""
+        layout = self.layout
         rows[:] = 0
-        if state is None and self.initial[0] not in params:
+        if state is None and layout.initial[0] not in params:
             return
-        view = self.state_view(rows, schedule.B)
+        view = layout.state_view(rows, schedule.B)
         if schedule.plain and state is not None:
             view[...] = state
             return
-        for i, name in enumerate(self.initial):
+        for i, name in enumerate(layout.initial):
             if name in params:
-                view[:, i, : self.state_sizes[i]] = params[name]
+                view[:, i, : layout.state_sizes[i]] = params[name]
         if state is not None:
             view[schedule.carried] = state[schedule.sequence[schedule.carried]]
 
     def _input(self, schedule: Schedule, x: Rows, buffers: Buffers) -> Rows:
         """Inputs in kernel order, where that is not the caller's."""
-        n = schedule.T * schedule.B
-        flat = buffers.take("x" + self.suffix, n * self.D, self.dtype)
-        ordered = Rows(flat, self.D, n)
-        schedule.gather(x, ordered, self.D)
+        layout, n = self.layout, schedule.T * schedule.B
+        flat = buffers.take("x" + layout.suffix, n * layout.D, layout.dtype)
+        ordered = Rows(flat, layout.D, n)
+        schedule.gather(x, ordered, layout.D)
         return ordered
 
     def forward(
@@ -77,87 +98,84 @@ class Direction(Views):
         NonFiniteError
             Naming the first step and sample.
         """
-        T, B = schedule.T, schedule.B
+        layout, T, B = self.layout, schedule.T, schedule.B
         if checkpoint:
             slots, steps = -(-T // checkpoint) + 1, 0
         else:
-            slots = self.slots(T) if keep else 2
+            slots = slots_of(T, self.kernels.stretch) if keep else 2
             steps = T if slots > 2 else 1
-        states = buffers.take(self.states_name, slots * B * self.s_rs, self.dtype)
-        gates = buffers.take(self.gates_name, steps * B * self.g_rs, self.dtype)
-        self.start(params, schedule, state, states[: B * self.s_rs])
+        states = buffers.take(layout.states_name, slots * B * layout.s_rs, layout.dtype)
+        gates = buffers.take(layout.gates_name, steps * B * layout.g_rs, layout.dtype)
+        self.start(params, schedule, state, states[: B * layout.s_rs])
         rows = x if schedule.base is None else self._input(schedule, x, buffers)
-        record = Record(schedule, rows, states, gates, slots, state is not None, kept, checkpoint)
+        record = Record(schedule, rows, states, gates, slots, state is not None, kept, checkpoint, self.kernels.stretch)
         if checkpoint and B:
             for t0 in range(0, T, checkpoint):
-                self._carry(params, record, t0, panels, out)
-        elif T * B and out is not None and schedule.base is not None and self.stretch == 1 and slots > 2:
+                self._carry(record, t0, panels, out)
+        elif T * B and out is not None and schedule.base is not None and self.uninterrupted and slots > 2:
             # the states that are kept are the outputs, and have to be moved in any case
-            self._run(params, record, panels, None)
-            schedule.scatter(Rows(states[B * self.s_rs :], self.s_rs, T * B), out, self.R)
+            self._run(record, panels, None)
+            schedule.scatter(Rows(states[B * layout.s_rs :], layout.s_rs, T * B), out, layout.R)
         elif T * B:
-            self._run(params, record, panels, out)
+            self._run(record, panels, out)
         return record
 
-    def again(
-        self, params: Mapping[str, Array], record: Record, t0: int, panels: Panels, out: Rows | None = None
-    ) -> Record:
+    def again(self, record: Record, t0: int, panels: Panels, out: Rows | None = None) -> Record:
         """The window of a checkpointed pass that begins at step t0, with all states and gates, in scratch memory."""
-        window = self.window(record, t0, min(t0 + record.checkpoint, record.schedule.T))
-        T, size = window.schedule.T, record.schedule.B * self.s_rs
-        slots, begins = self.slots(T), t0 // record.checkpoint * size
-        states = scratch().take("window_states", slots * size, self.dtype)
-        gates = scratch().take("window_gates", T * record.schedule.B * self.g_rs, self.dtype)
+        layout = self.layout
+        piece = window_of(layout, record, t0, min(t0 + record.checkpoint, record.schedule.T))
+        T, size = piece.schedule.T, record.schedule.B * layout.s_rs
+        slots, begins = slots_of(T, self.kernels.stretch), t0 // record.checkpoint * size
+        states = scratch().take("window_states", slots * size, layout.dtype)
+        gates = scratch().take("window_gates", T * record.schedule.B * layout.g_rs, layout.dtype)
         states[:size] = record.states[begins : begins + size]
-        window = window._replace(states=states, gates=gates, slots=slots, checkpoint=0)
-        self._run(params, window, panels, out)
-        return window
+        piece = piece._replace(states=states, gates=gates, slots=slots, checkpoint=0)
+        self._run(piece, panels, out)
+        return piece
 
-    def _carry(self, params: Mapping[str, Array], record: Record, t0: int, panels: Panels, out: Rows | None) -> None:
+    def _carry(self, record: Record, t0: int, panels: Panels, out: Rows | None) -> None:
         """Run one window of a checkpointed pass, and keep what its last steps leave in each row."""
-        window = self.again(params, record, t0, panels, out)
-        schedule, after = window.schedule, t0 // record.checkpoint + 1
-        B = schedule.B
-        last = self.stretch * schedule.lengths * B + np.arange(B)
+        piece, s_rs = self.again(record, t0, panels, out), self.layout.s_rs
+        schedule, after, B = piece.schedule, t0 // record.checkpoint + 1, piece.schedule.B
+        last = record.stretch * schedule.lengths * B + np.arange(B)
         # whole rows: what stands beyond the units must stay finite as well
-        record.states.reshape(-1, B, self.s_rs)[after] = window.states.reshape(-1, self.s_rs)[last]
+        record.states.reshape(-1, B, s_rs)[after] = piece.states.reshape(-1, s_rs)[last]
 
-    def _run(self, params: Mapping[str, Array], record: Record, panels: Panels, out: Rows | None) -> None:
+    def _run(self, record: Record, panels: Panels, out: Rows | None) -> None:
         """The forward kernel over all slabs."""
-        schedule = record.schedule
-        rows, o_rs = (self.nothing, 0) if out is None else schedule.part(out)[:2]
+        layout, schedule = self.layout, record.schedule
+        rows, o_rs = (layout.nothing, 0) if out is None else schedule.part(out)[:2]
         if out is not None and schedule.base is not None:
-            rows, o_rs = scratch().take("out", schedule.T * schedule.B * self.R, self.dtype), self.R
+            rows, o_rs = scratch().take("out", schedule.T * schedule.B * layout.R, layout.dtype), layout.R
         steps = self._projected_steps(schedule)
         if steps:
             for t0 in range(0, schedule.T, steps):
                 t1 = min(t0 + steps, schedule.T)
                 init = self._projected(record.x, t0 * schedule.B, t1 * schedule.B, panels)
-                self._run_window(params, record, panels, init, len(panels.bias), 0, rows, o_rs, t0, t1)
+                self._run_window(record, panels, init, len(panels.bias), 0, rows, o_rs, t0, t1)
         else:
-            self._run_window(params, record, panels, panels.bias, 0, self.D, rows, o_rs, 0, schedule.T)
+            self._run_window(record, panels, panels.bias, 0, layout.D, rows, o_rs, 0, schedule.T)
         if out is not None and schedule.base is not None:
-            schedule.scatter(Rows(rows, self.R, schedule.T * schedule.B), out, self.R)
+            schedule.scatter(Rows(rows, layout.R, schedule.T * schedule.B), out, layout.R)
 
     def _run_window(
-        self, params: Mapping[str, Array], record: Record, panels: Panels, init: Array, i_rs: int, D: int, rows: Array,
-        o_rs: int, t0: int, t1: int,
-    ) -> None:  # fmt: skip
-        schedule, x, kernel = record.schedule, record.x, self.forward_kernel(record)
+        self, record: Record, panels: Panels, init: Array, i_rs: int, D: int, rows: Array, o_rs: int, t0: int, t1: int
+    ) -> None:
+        layout, schedule, x, kernel = self.layout, record.schedule, record.x, self.kernels.forward(record)
 
         def work(b0: int, b1: int) -> int:
             status: int = kernel(
-                self.code, x.flat, x.stride, panels.P_ih, panels.P_hh, init, i_rs, record.states, self.s_rs,
-                record.gates, self.g_rs, rows, o_rs, D, self.H, self.R, schedule.B, record.slots, schedule.active,
+                layout.code, x.flat, x.stride, panels.P_ih, panels.P_hh, init, i_rs, record.states, layout.s_rs,
+                record.gates, layout.g_rs, rows, o_rs, D, layout.H, layout.R, schedule.B, record.slots, schedule.active,
                 t0, t1, b0, b1,
             )  # fmt: skip
             return status
 
-        ranges = self._slabs(schedule, ROWS, self.flops((t1 - t0) * schedule.B, D + self.R))
+        ranges = self._slabs(schedule, ROWS, self.flops((t1 - t0) * schedule.B, D + layout.R))
         stopped = parallel.run(work, ranges)
         if max(stopped) >= 0:
             failed = [(t, *r) for t, r in zip(stopped, ranges, strict=True) if t >= 0]
-            raise self.failure(params, record, *min(failed))
+            raise self.failure(record, *min(failed))
 
     def _projected_steps(self, schedule: Schedule) -> int:
         """How many steps' inputs to project together; 0 where each step does so by itself.
@@ -166,127 +184,121 @@ class Direction(Views):
         anew at every step: the products of some steps have rows enough.
         """
         T, B = schedule.T, schedule.B
-        if B >= ROWS or T == 1 or self.n_gates * self.Hp * self.D * self.dtype.itemsize < PROJECT_BYTES:
+        if B >= ROWS or T == 1 or not self._wide_input:
             return 0
         return min(PROJECTED_ROWS // B, T)
 
     @property
+    def _wide_input(self) -> bool:
+        layout = self.layout
+        return layout.n_gates * layout.Hp * layout.D * layout.dtype.itemsize >= PROJECT_BYTES
+
+    @property
     def in_one_piece(self) -> bool:
         """Whether a kernel can go over all steps at once, however few rows there are."""
-        return self.stretch == 1 and self.n_gates * self.Hp * self.D * self.dtype.itemsize < PROJECT_BYTES
+        return self.uninterrupted and not self._wide_input
 
     def _projected(self, x: Rows, first: int, last: int, panels: Panels) -> Array:
         """Where the sums of the rows of x start that have what x adds: ``bias + x W_ih^T``."""
-        blocks, V = len(panels.bias), self.n_gates * self.Hp // lanes_of(self.dtype.itemsize)
-        out = scratch().take("projected", (last - first) * blocks, self.dtype)
-        if self.h_first:
-            out.reshape(-1, blocks)[:, self.n_gates * self.Hp :] = panels.bias[self.n_gates * self.Hp :]
+        layout = self.layout
+        blocks, V = len(panels.bias), layout.n_gates * layout.Hp // lanes_of(layout.dtype.itemsize)
+        out = scratch().take("projected", (last - first) * blocks, layout.dtype)
+        if layout.h_first:
+            out.reshape(-1, blocks)[:, layout.n_gates * layout.Hp :] = panels.bias[layout.n_gates * layout.Hp :]
         rows = x.flat[first * x.stride :]
         parallel.run(
-            lambda n0, n1: tile.affine(rows, x.stride, panels.P_ih, self.D, V, panels.bias, out, blocks, n0, n1),
-            parallel.slabs(last - first, ROWS, self.flops(last - first, self.D)),
+            lambda n0, n1: tile.affine(rows, x.stride, panels.P_ih, layout.D, V, panels.bias, out, blocks, n0, n1),
+            parallel.slabs(last - first, ROWS, self.flops(last - first, layout.D)),
         )
         return out
 
     def flops(self, rows: int, k: int) -> float:
         """Floating-point operations of the products of rows of k numbers with weights of all gates."""
-        return 2.0 * rows * k * self.H * self.n_gates
+        return 2.0 * rows * k * self.layout.H * self.layout.n_gates
 
     def _slabs(self, schedule: Schedule, unit: int, flops: float) -> list[tuple[int, int]]:
         """Rows for each thread, of about as many steps together."""
         return parallel.slabs(schedule.B, unit, flops, None if schedule.full else schedule.lengths)
 
-    def failure(self, params: Mapping[str, Array], record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
+    def failure(self, record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
         """What to raise when a kernel stopped at step t of the rows b0 .. b1, with the caller's step and sample."""
-        schedule = record.schedule
+        layout, schedule = self.layout, record.schedule
         n = min(b1, int(schedule.active[t])) - b0
         # the kernel wrote the slot after the one of step t
-        slot = (self.slot(record, t) + 1) % record.slots * schedule.B
-        view = self.state_view(record.states[(slot + b0) * self.s_rs :], n)
+        slot = (record.slot(t) + 1) % record.slots * schedule.B
+        view = layout.state_view(record.states[(slot + b0) * layout.s_rs :], n)
         found = [
-            (int(b), i) for i, size in enumerate(self.state_sizes) for b in np.flatnonzero(_broken(view[:, i, :size]))
+            (int(b), i) for i, size in enumerate(layout.state_sizes) for b in np.flatnonzero(_broken(view[:, i, :size]))
         ]
         if not found:
-            raise AssertionError(f"{self.label}: cell.forward returned step {t}, at which every state is finite")
+            raise AssertionError(f"{layout.label}: cell.forward returned step {t}, at which every state is finite")
         b, i = found[0]
         step, sample = schedule.caller_place(t, b0 + b)
         return NonFiniteError(
-            f"{self.label}: the state {self.cell.states[i]} must stay finite, but stopped being so at step {step} of "
-            f"sample {sample}; the weights or inputs are too large: scale weight_hh down, or clip gradients while "
+            f"{layout.label}: the state {layout.cell.states[i]} must stay finite, but stopped being so at step {step} "
+            f"of sample {sample}; the weights or inputs are too large: scale weight_hh down, or clip gradients while "
             "training",
-            what="state", layer=self.label, gate=self.cell.states[i], step=step, sample=sample,
+            what="state", layer=layout.label, gate=layout.cell.states[i], step=step, sample=sample,
         )  # fmt: skip
-
-    def forward_kernel(self, record: Record) -> Callable[..., int]:
-        """The kernel of a forward pass: the cell's own, where nothing surrounds it."""
-        return self.cell.forward
-
-    def backward_kernel(self, record: Record, K: int) -> Callable[..., None]:
-        """The kernel of a backward pass of K vectors."""
-        return self.cell.backward
-
-    def tangent_kernel(self, record: Record, K: int) -> Callable[..., None]:
-        """The kernel that pushes K tangents."""
-        return self.cell.tangent
-
-    def settle(self, record: Record, slot: int, out: Array) -> None:
-        """What a stepper still does after the kernel, here nothing: see :class:`ZonedDirection`."""
 
     def sweep(
         self, record: Record, d_output: Array, y_rs: int, P_back: Array, delta: Array, d_state: Array, squares: Array,
         K: int, keep: bool, t0: int, t1: int,
     ) -> None:  # fmt: skip
         """The backward kernel over all slabs; see :class:`elman.cells.Cell` for the arrays."""
-        schedule, kernel = record.schedule, self.backward_kernel(record, K)
+        layout, schedule, kernel = self.layout, record.schedule, self.kernels.backward(record, K)
 
         def work(b0: int, b1: int) -> None:
             kernel(
-                self.code, d_output, y_rs, P_back, self.zero, record.states, self.s_rs, record.gates, self.g_rs,
-                delta, self.d_rs, d_state, squares, self.H, self.R, schedule.B, K, int(keep), schedule.active,
+                layout.code, d_output, y_rs, P_back, layout.zero, record.states, layout.s_rs, record.gates, layout.g_rs,
+                delta, layout.d_rs, d_state, squares, layout.H, layout.R, schedule.B, K, int(keep), schedule.active,
                 t0, t1, b0, b1,
             )  # fmt: skip
 
-        flops = self.flops((t1 - t0) * schedule.B * K, self.R)
+        flops = self.flops((t1 - t0) * schedule.B * K, layout.R)
         parallel.run(work, self._slabs(schedule, max(1, ROWS // K), flops))
 
     def tangent(
         self, record: Record, P_hh: Array, init: Array | None, V: Array, squares: Array, K: int, t0: int, t1: int
     ) -> None:
         """The tangent kernel over all slabs; the sums start from rows ``init``, or from zero."""
-        B = record.schedule.B
-        blocks = scratch().take("blocks", B * K * self.d_rs if self.cell.stored else 0, self.dtype)
-        start, i_rs = (self.zero, 0) if init is None else (init, self.d_rs)
-        kernel = self.tangent_kernel(record, K)
+        layout, B = self.layout, record.schedule.B
+        blocks = scratch().take("blocks", B * K * layout.d_rs if layout.cell.stored else 0, layout.dtype)
+        start, i_rs = (layout.zero, 0) if init is None else (init, layout.d_rs)
+        kernel = self.kernels.tangent(record, K)
 
         def work(b0: int, b1: int) -> None:
             kernel(
-                self.code, P_hh, start, i_rs, record.states, self.s_rs, record.gates, self.g_rs, blocks, self.d_rs,
-                V, self.s_rs, squares, self.H, self.R, B, K, t0, t1, b0, b1,
+                layout.code, P_hh, start, i_rs, record.states, layout.s_rs, record.gates, layout.g_rs, blocks,
+                layout.d_rs, V, layout.s_rs, squares, layout.H, layout.R, B, K, t0, t1, b0, b1,
             )  # fmt: skip
 
-        flops = self.flops((t1 - t0) * B * K, self.R)
+        flops = self.flops((t1 - t0) * B * K, layout.R)
         parallel.run(work, parallel.slabs(B, max(1, ROWS // K), flops))
 
     def jacobian(self, record: Record, weights: Array, t: int, b: int) -> Array:
         """One step's Jacobian (S, S); ``weights`` is W_hh, flat, then W_hr."""
-        J = np.empty((self.state_size, self.state_size), self.dtype)
-        self.cell.jacobian(
-            self.code, weights, record.states, self.s_rs, record.gates, self.g_rs, self.H, self.R, record.schedule.B,
-            t, b, J.reshape(-1),
-        )  # fmt: skip
+        layout, B = self.layout, record.schedule.B
+        J = np.empty((layout.state_size, layout.state_size), layout.dtype)
+        states, gates = record.states[record.slot(t) * B * layout.s_rs :], record.gates[t * B * layout.g_rs :]
+        layout.cell.jacobian(
+            layout.code, weights, states, layout.s_rs, gates, layout.g_rs, layout.H, layout.R, B, 0, b, J.reshape(-1)
+        )
+        self.kernels.settle_jacobian(J)
         return J
 
     def input_rows(self, P: Array, delta: Array, n: int) -> Rows:
         """``delta @ W_ih`` for n rows, from the panels of W_ih, in scratch memory."""
-        Dp = tile.padded(self.D, self.dtype.itemsize)
-        dX = scratch().take("dX", n * Dp, self.dtype)
+        layout = self.layout
+        Dp = tile.padded(layout.D, layout.dtype.itemsize)
+        dX = scratch().take("dX", n * Dp, layout.dtype)
         if dX.size:
-            vectors = Dp // lanes_of(self.dtype.itemsize)
-            zeros = scratch().take("dX_start", Dp, self.dtype)
+            vectors = Dp // lanes_of(layout.dtype.itemsize)
+            zeros = scratch().take("dX_start", Dp, layout.dtype)
             zeros[:] = 0
             parallel.run(
-                lambda n0, n1: tile.affine(delta, self.d_rs, P, self.reach, vectors, zeros, dX, Dp, n0, n1),
-                parallel.slabs(n, ROWS, self.flops(n, self.D)),
+                lambda n0, n1: tile.affine(delta, layout.d_rs, P, layout.reach, vectors, zeros, dX, Dp, n0, n1),
+                parallel.slabs(n, ROWS, self.flops(n, layout.D)),
             )
         return Rows(dX, Dp, n)
 

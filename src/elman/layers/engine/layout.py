@@ -65,10 +65,8 @@ class Layout:
         # W_ih feeds the first n_gates blocks of a row and W_hh the last ones; a product reads so many numbers of them
         self.reach = (self.n_gates - 1) * self.Hp + H
         self.h_first = cell.blocks - self.n_gates
-        self.x_gates, self.h_gates = (
-            [cell.gate_names.index(gate) for gate in blocks] for blocks in (cell.x_blocks, cell.h_blocks)
-        )
-        self.orders = np.array([self.x_gates, self.h_gates], np.intp)
+        fed = cell.x_blocks, cell.h_blocks
+        self.orders = np.array([[cell.gate_names.index(gate) for gate in blocks] for blocks in fed], np.intp)
         self.x_order, self.h_order = self.orders
         # where matrix and biases begin in the vector of parameters, and in the memory of the panels
         G, line = self.n_gates * H, CACHE_LINE // size

@@ -12,10 +12,11 @@ from ...errors import ArgumentError
 from ...kernels.squares import row_squares
 from ...linearization import ElementwiseFactors, Linearization
 from ...linearization.norms import out_of_range, safe_norm
-from .affine import Affine, Rows
+from .affine import Affine
 from .buffers import Fresh, scratch
 from .direction import Direction
-from .views import Record
+from .rows import Rows
+from .views import Record, last_state, state_slots
 
 Array = NDArray[Any]
 
@@ -40,18 +41,19 @@ class LayerLinearization(Linearization):
 
     def __init__(self, directions: list[Direction], params: Mapping[str, Array], records: tuple[Record, ...]) -> None:
         self._directions, self._records = directions, records
+        self._layouts = layouts = [d.layout for d in directions]
         self._params = {name: np.array(view) for name, view in params.items()}
-        self._panels = [d.pack_state(self._params, Fresh()) for d in directions]
-        self._back = [d.pack_state_back(self._params, Fresh()) for d in directions]
-        self._input_back = [d.pack_input_back(self._params, Fresh()) for d in directions[1:]]
+        self._panels = [layout.pack_state(self._params, Fresh()) for layout in layouts]
+        self._back = [layout.pack_state_back(self._params, Fresh()) for layout in layouts]
+        self._input_back = [layout.pack_input_back(self._params, Fresh()) for layout in layouts[1:]]
         self.n_steps, self.n_sequences = records[0].schedule.T, records[0].schedule.B
-        self._ends = np.cumsum([d.state_size for d in directions]).tolist()
-        self.state_size, self.dtype = self._ends[-1], directions[0].dtype
+        self._ends = np.cumsum([layout.state_size for layout in layouts]).tolist()
+        self.state_size, self.dtype = self._ends[-1], layouts[0].dtype
 
     def last_output(self) -> Array:
         """The output (n_sequences, R) of the last layer after the last step."""
-        d = self._directions[-1]
-        return np.ascontiguousarray(d.last_state(self._records[-1])[:, 0, : d.R])
+        layout = self._layouts[-1]
+        return np.ascontiguousarray(last_state(layout, self._records[-1])[:, 0, : layout.R])
 
     def check_weights(self, params: Mapping[str, Array]) -> None:
         """Refuse to be used beside other weights.
@@ -80,65 +82,65 @@ class LayerLinearization(Linearization):
         n, K, _ = v.shape
         squares = np.zeros((t1 - t0, n, K))
         rings = []
-        for d, part in zip(self._directions, self._parts(v), strict=True):
-            ring = np.zeros((2, n * K * d.s_rs), self.dtype)
-            d.vector_in(part, ring[t0 % 2])
+        for layout, part in zip(self._layouts, self._parts(v), strict=True):
+            ring = np.zeros((2, n * K * layout.s_rs), self.dtype)
+            layout.vector_in(part, ring[t0 % 2])
             rings.append(ring)
         for a, b in self._windows(t0, t1) if n * K else []:
             below: Rows | None = None
             for i, d in enumerate(self._directions):
-                own = np.empty((b - a, n, K, d.n_states))
+                layout = d.layout
+                own = np.empty((b - a, n, K, layout.n_states))
                 init = None if below is None else self._input_tangent(i, below)
                 d.tangent(
                     self._records[i], self._panels[i], init, rings[i].reshape(-1), own.reshape(-1), K, a, b
                 )  # fmt: skip
                 squares[a - t0 : b - t0] += own.sum(axis=3)
-                below = Rows(rings[i][b % 2], d.s_rs, n * K)
+                below = Rows(rings[i][b % 2], layout.s_rs, n * K)
         if norms is not None:
             norms[...] = np.sqrt(squares)
             self._correct(norms, squares, v, range(t0, t1), self._jvp)
-        out = [d.vector_out(ring[t1 % 2], n * K) for d, ring in zip(self._directions, rings, strict=True)]
+        out = [layout.vector_out(ring[t1 % 2], n * K) for layout, ring in zip(self._layouts, rings, strict=True)]
         return np.concatenate(out, axis=1).reshape(v.shape)
 
     def _input_tangent(self, i: int, below: Rows) -> Array:
         """What the tangents of the layer below add to the pre-activations of layer i: flat rows of its blocks."""
-        d = self._directions[i]
-        out = np.zeros((below.n, d.d_rs), self.dtype)
-        for block, gate in enumerate(d.x_order):
-            W = self._params[d.weight_ih][gate * d.H : (gate + 1) * d.H]
-            affine = Affine(d.D, d.H, self.dtype)
-            out[:, block * d.Hp : block * d.Hp + d.H] = affine.forward(W, None, below, "tangent", scratch()).view(d.H)
+        layout = self._layouts[i]
+        out = np.zeros((below.n, layout.d_rs), self.dtype)
+        H, affine = layout.H, Affine(layout.D, layout.H, self.dtype)
+        for block, gate in enumerate(layout.x_order):
+            W, at = self._params[layout.weight_ih][gate * H : (gate + 1) * H], block * layout.Hp
+            out[:, at : at + H] = affine.forward(W, None, below, "tangent", scratch()).view(H)
         return out.reshape(-1)
 
     def _vjp(self, u: Array, t0: int, t1: int, norms: Array | None) -> Array:
         n, K, _ = u.shape
         rows = []
-        for d, part in zip(self._directions, self._parts(u), strict=True):
-            flat = np.empty(n * K * d.s_rs, self.dtype)
-            d.vector_in(part, flat)
+        for layout, part in zip(self._layouts, self._parts(u), strict=True):
+            flat = np.empty(n * K * layout.s_rs, self.dtype)
+            layout.vector_in(part, flat)
             rows.append(flat)
         # entry i is the norm of what reaches s[t1 - 1 - i]
         squares = np.zeros((t1 - t0, n, K))
         for a, b in reversed(self._windows(t0, t1)) if n * K else []:
             above = np.empty(0, self.dtype), 0
             for i in reversed(range(len(self._directions))):
-                d = self._directions[i]
-                own = np.zeros((b, n, K, d.n_states))  # the kernel indexes by t, but only the window's rows are wanted
-                delta = np.empty(n * K * d.d_rs, self.dtype)
+                d, layout = self._directions[i], self._layouts[i]
+                # the kernel indexes by t, but only the window's rows are wanted
+                own = np.zeros((b, n, K, layout.n_states))
+                delta = np.empty(n * K * layout.d_rs, self.dtype)
                 dY, y_rs = self._at_step(above, a, n * K)
                 d.sweep(self._records[i], dY, y_rs, self._back[i], delta, rows[i], own.reshape(-1), K, False, a, b)
                 # the kernel notes what enters each step; what leaves step t enters step t - 1
                 squares[t1 - b : t1 - a - 1] += own[a : b - 1][::-1].sum(axis=3)
-                squares[t1 - a - 1] += row_squares(d.state_view(rows[i], n * K)).sum(axis=1).reshape(n, K)
+                squares[t1 - a - 1] += row_squares(layout.state_view(rows[i], n * K)).sum(axis=1).reshape(n, K)
                 if i:
-                    above = (
-                        np.ascontiguousarray(d.input_rows(self._input_back[i - 1], delta, n * K).view(d.D)).reshape(-1),
-                        d.D,
-                    )
+                    rows_below = d.input_rows(self._input_back[i - 1], delta, n * K).view(layout.D)
+                    above = np.ascontiguousarray(rows_below).reshape(-1), layout.D
         if norms is not None:
             norms[...] = np.sqrt(squares)
             self._correct(norms, squares, u, range(t1 - 1, t0 - 1, -1), self._vjp)
-        out = [d.vector_out(flat, n * K) for d, flat in zip(self._directions, rows, strict=True)]
+        out = [layout.vector_out(flat, n * K) for layout, flat in zip(self._layouts, rows, strict=True)]
         return np.concatenate(out, axis=1).reshape(u.shape)
 
     def _correct(self, norms: Array, squares: Array, v: Array, steps: range, product: Any) -> None:
@@ -176,15 +178,15 @@ class LayerLinearization(Linearization):
             every[sequence] = np.eye(self.state_size)
             pushed: Array = self.jvp(every, t, t + 1)[sequence].T
             return pushed
-        (d,), p = self._directions, self._params
-        weights = [p[name].reshape(-1) for name in (d.weight_hh, d.weight_hr) if name in p]
+        (d,), layout, p = self._directions, self._layouts[0], self._params
+        weights = [p[name].reshape(-1) for name in (layout.weight_hh, layout.weight_hr) if name in p]
         return d.jacobian(self._records[0], np.concatenate(weights), t, sequence)
 
     @property
     def factors(self) -> ElementwiseFactors | None:
         """Slopes and recurrent matrix if the Jacobian is their product: for one layer of some cells."""
-        d, record = self._directions[0], self._records[0]
-        if len(self._directions) > 1 or d.stretch > 1 or d.cell.factors is None or d.cell.max_slope is None:
+        d, layout, cell = self._directions[0], self._layouts[0], self._layouts[0].cell
+        if len(self._directions) > 1 or not d.uninterrupted or cell.factors is None or cell.max_slope is None:
             return None
-        slopes = d.cell.factors(d.variant, d.state_slots(record)[1:, :, 0])
-        return ElementwiseFactors(slopes, self._params[d.weight_hh], d.cell.max_slope(d.variant))
+        slopes = cell.factors(layout.variant, state_slots(layout, self._records[0])[1:, :, 0])
+        return ElementwiseFactors(slopes, self._params[layout.weight_hh], cell.max_slope(layout.variant))

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import parallel
-from .affine import Rows
 from .batch import Batch
 from .buffers import aligned, scratch
 from .direction import Direction
 from .layout import Panels
+from .rows import Rows
 from .schedule import Schedule
 from .stack import Stack
 from .states import States
-from .views import Record
+from .views import Record, last_state
 
 Array = NDArray[Any]
 
@@ -46,42 +46,43 @@ class PreparedDirection:
     """
 
     def __init__(self, d: Direction, panels: Panels, T: int, B: int) -> None:
-        self.d, self.T, self.B = d, T, B
-        self.states, self.gates = aligned(2 * B * d.s_rs, d.dtype), aligned(B * d.g_rs, d.dtype)
-        self.first = self.states[: B * d.s_rs]
-        self.last = d.state_view(self.states[T % 2 * B * d.s_rs :], B)
-        self.forward = d.cell.forward
-        self.middle = *panels, 0, self.states, d.s_rs, self.gates, d.g_rs
-        self.end = d.D, d.H, d.R, B, 2
+        self.d, self.layout, self.T, self.B = d, d.layout, T, B
+        layout = d.layout
+        self.states, self.gates = aligned(2 * B * layout.s_rs, layout.dtype), aligned(B * layout.g_rs, layout.dtype)
+        self.first = self.states[: B * layout.s_rs]
+        self.last = layout.state_view(self.states[T % 2 * B * layout.s_rs :], B)
+        self.forward = layout.cell.forward
+        self.middle = *panels, 0, self.states, layout.s_rs, self.gates, layout.g_rs
+        self.end = layout.D, layout.H, layout.R, B, 2
 
     @cached_property
     def rows(self) -> tuple[Rows, Rows]:
         """Inputs and outputs in the kernel's order."""
-        d, n = self.d, self.T * self.B
-        return Rows(aligned(n * d.D, d.dtype), d.D, n), Rows(aligned(n * d.R, d.dtype), d.R, n)
+        n, dtype, (D, R) = self.T * self.B, self.layout.dtype, (self.layout.D, self.layout.R)
+        return Rows(aligned(n * D, dtype), D, n), Rows(aligned(n * R, dtype), R, n)
 
     def run(self, params: Mapping[str, Array], schedule: Schedule, x: Rows, state: Array | None, out: Rows) -> Array:
         """Read the caller's rows of x, write those of the outputs, return the final states (B, n_states, H).
 
         The states are perhaps a view.
         """
-        d, (source, x_rs, _), (to, o_rs, _) = self.d, x, out
+        d, layout, (source, x_rs, _), (to, o_rs, _) = self.d, self.layout, x, out
         moved = schedule.base is not None
         if moved:
             (source, x_rs, _), (to, o_rs, _) = self.rows
-            schedule.gather(x, self.rows[0], d.D)
+            schedule.gather(x, self.rows[0], layout.D)
         d.start(params, schedule, state, self.first)
         stopped = self.forward(
-            d.code, source, x_rs, *self.middle, to, o_rs, *self.end, schedule.active, 0, schedule.T, 0, self.B
+            layout.code, source, x_rs, *self.middle, to, o_rs, *self.end, schedule.active, 0, schedule.T, 0, self.B
         )
         if stopped >= 0:
-            raise d.failure(params, self._record(schedule, source, x_rs), stopped, 0, self.B)
+            raise d.failure(self._record(schedule, source, x_rs), stopped, 0, self.B)
         if moved:
-            schedule.scatter(self.rows[1], out, d.R)
-        return self.last if schedule.plain else d.last_state(self._record(schedule, source, x_rs))
+            schedule.scatter(self.rows[1], out, layout.R)
+        return self.last if schedule.plain else last_state(layout, self._record(schedule, source, x_rs))
 
     def _record(self, schedule: Schedule, x: Array, x_rs: int) -> Record:
-        return Record(schedule, Rows(x, x_rs, self.T * self.B), self.states, self.gates, 2, False, None)
+        return Record(schedule, Rows(x, x_rs, self.T * self.B), self.states, self.gates, 2, False)
 
 
 class PreparedCall:
@@ -100,14 +101,16 @@ class PreparedCall:
         self.width, n = stack.width, T * B
         parts = [PreparedDirection(d, p, T, B) for d, p in zip(stack.directions, panels, strict=True)]
         self.layers = [parts[k : k + stack.per_layer] for k in range(0, len(parts), stack.per_layer)]
-        self.between = [Rows(aligned(n * self.width, p[0].d.dtype), self.width, n) for p in self.layers[1:]]
+        self.between = [Rows(aligned(n * self.width, stack.dtype), self.width, n) for p in self.layers[1:]]
 
     @staticmethod
     def fits(stack: Stack, T: int, B: int) -> bool:
         """Whether such a call is small, and goes through each layer in one piece."""
         n = T * B
         return n > 0 and all(
-            n * (d.D + d.R) <= MOST_NUMBERS and d.in_one_piece and d.flops(n, d.D + d.R) < parallel.SPLIT_FLOPS
+            n * (size := d.layout.D + d.layout.R) <= MOST_NUMBERS
+            and d.in_one_piece
+            and d.flops(n, size) < parallel.SPLIT_FLOPS
             for d in stack.directions
         )
 
@@ -119,7 +122,7 @@ class PreparedCall:
             for j, part in enumerate(layer):
                 d, start = part.d, None if state is None else state[len(finals)]
                 schedule = batch.schedule(d.reverse)
-                columns = Rows(to.flat[j * d.R :], self.width, to.n) if j else to
+                columns = Rows(to.flat[j * part.layout.R :], self.width, to.n) if j else to
                 finals.append(part.run(params, schedule, rows, start, columns))
             if batch.lengths is not None:
                 schedule.clear_padding(to.flat, self.width)

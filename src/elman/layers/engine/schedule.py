@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import rows
-from .affine import Rows
 from .buffers import scratch
+from .rows import Rows
 
 Array = NDArray[Any]
 Index = NDArray[np.intp]
@@ -107,6 +107,11 @@ class Schedule:
     def full(self) -> bool:
         """Whether every row has all T steps."""
         return self.n_valid == self.T * self.B
+
+    @property
+    def reverse(self) -> bool:
+        """Whether sequences are read from the last step to the first."""
+        return self.step < 0
 
     @property
     def padded(self) -> bool:

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 from ...errors import NonFiniteError
 from ...validation.arrays import all_finite
 from . import bptt
-from .affine import Rows
 from .batch import Batch
 from .buffers import Buffers, scratch
 from .direction import Direction
 from .layout import Panels
 from .noise import Noise
+from .rows import Rows
 from .schedule import Schedule
-from .views import Record
-from .zoneout import ZonedDirection
+from .views import Record, initial_gradient, inner_bytes, last_state, outer_norms
 
 Array = NDArray[Any]
 Weights = Mapping[str, Array]
@@ -70,8 +69,17 @@ class Stack:
         self.layers = layers
         self.directions = [d for layer in layers for d in layer]
         self.per_layer = len(layers[0])
-        self.width, self.dtype = self.per_layer * self.directions[0].R, self.directions[0].dtype
-        self.key = tuple(d.key for d in self.directions)
+        self.layouts = [d.layout for d in self.directions]
+        first = self.layouts[0]
+        self.width, self.dtype = self.per_layer * first.R, first.dtype
+        self.key = tuple((*d.layout.key, *d.kernels.key) for d in self.directions)
+
+    def __str__(self) -> str:
+        d, layout = self.directions[0], self.layouts[0]
+        return (
+            f"{layout.cell.name} ({layout.variant}, {len(self.layouts)} directions in all{d.kernels}) with "
+            f"input_size {layout.D}, hidden_size {layout.H}, {layout.dtype}"
+        )
 
     def forward(
         self, params: Weights, batch: Batch, state: Array | None, keep: bool, noise: Noise | None, buffers: Buffers,
@@ -97,25 +105,23 @@ class Stack:
         for i, layer in enumerate(self.layers):
             memory = top if i == last else buffers
             # the states of a single direction that are kept anyway are its output
-            own = keep and not checkpoint and len(layer) == 1 and layer[0].stretch == 1
+            own = keep and not checkpoint and len(layer) == 1 and layer[0].uninterrupted
             own = own and batch.schedule(layer[0].reverse).base is None
             out = None if own or (i == last and not keep_output) else self._output(batch, layer, i, memory)
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
-                schedule, kept = batch.schedule(d.reverse), None
-                if noise is not None and isinstance(d, ZonedDirection):
-                    drawn = noise.zoneout[k]
-                    kept = None if drawn is None else d.in_kernel_order(drawn, schedule)
-                columns = out if out is None or not j else Rows(out.flat[j * d.R :], out.stride, out.n)
+                schedule, drawn = batch.schedule(d.reverse), None if noise is None else noise.zoneout[k]
+                kept = None if drawn is None else inner_bytes(d.layout, schedule, drawn)
+                columns = None if out is None else _from(out, j * d.layout.R)
                 start = None if state is None else state[k]
                 weights = params if noise is None else _thinned(params, d, noise, k)
-                packed = d.panels(weights, scratch()) if panels is None else panels[k]
+                packed = d.layout.panels(weights, scratch()) if panels is None else panels[k]
                 records.append(
                     d.forward(weights, packed, schedule, rows, start, keep, columns, buffers, kept, checkpoint)
                 )
             if out is None and not own:
-                return Pass(tuple(records), Rows(layer[0].nothing, 0, 0))
-            first, r = layer[0], records[-1]
+                return Pass(tuple(records), Rows(layer[0].layout.nothing, 0, 0))
+            first, r = layer[0].layout, records[-1]
             rows = out or Rows(r.states[r.schedule.B * first.s_rs :], first.s_rs, r.schedule.T * r.schedule.B)
             factor = None if noise is None else noise.between[i]
             if factor is not None:
@@ -125,13 +131,13 @@ class Stack:
     def final_states(self, records: tuple[Record, ...]) -> Array:
         """The final states (directions, B, n_states, H), perhaps a view into a record."""
         if len(records) == 1:
-            return self.directions[0].last_state(records[0])[None]
-        return np.stack([d.last_state(r) for d, r in zip(self.directions, records, strict=True)])
+            return last_state(self.layouts[0], records[0])[None]
+        return np.stack([last_state(layout, r) for layout, r in zip(self.layouts, records, strict=True)])
 
     def _output(self, batch: Batch, layer: list[Direction], i: int, memory: Buffers | None) -> Rows:
         """Rows for the output of layer i, 0 in the padding."""
         n = batch.T * batch.B
-        size, dtype = n * self.width, layer[0].dtype
+        size, dtype = n * self.width, layer[0].layout.dtype
         flat = np.empty(size, dtype) if memory is None else memory.take(f"output_l{i}", size, dtype)
         batch.schedule(layer[0].reverse).clear_padding(flat, self.width)
         return Rows(flat, self.width, n)
@@ -146,24 +152,24 @@ class Stack:
         """
         schedule = records[0].schedule
         T, B = schedule.outer_T, schedule.outer_B
-        first = self.directions[0]
+        first = self.layouts[0]
         state = np.empty((len(self.directions), B, first.n_states, first.H), first.dtype)
         norms = np.empty((len(self.directions), T, B, first.n_states))
         d_x: Array | None = None
         for i in reversed(range(len(self.layers))):
             layer = self.layers[i]
-            d_x = self._input_memory(schedule, layer[0].D, first.dtype) if i or need_x else None
+            d_x = self._input_memory(schedule, layer[0].layout.D, first.dtype) if i or need_x else None
             for j, d in enumerate(layer):
                 k = i * self.per_layer + j
                 weights, record = _thinned(params, d, noise, k), records[k]
-                columns = None if d_output is None else Rows(d_output.flat[j * d.R :], d_output.stride, d_output.n)
+                columns = None if d_output is None else _from(d_output, j * d.layout.R)
                 way = weights, record, columns, None if d_state is None else d_state[k]
                 d_initial, steps = bptt.backward(d, *way, views, d_x, add=j > 0)
                 if weight_norms is not None:
                     weight_norms[k] = bptt.weight_norms(d, *way)[:: -1 if d.reverse else 1]
                 if weights is not params:
-                    views[d.weight_hh][...] *= noise.recurrent[k]  # type: ignore[union-attr]
-                state[k], norms[k] = d.initial_gradient(record, d_initial), d.outer_norms(record, steps)
+                    views[d.layout.weight_hh][...] *= noise.recurrent[k]  # type: ignore[union-attr]
+                state[k], norms[k] = initial_gradient(record, d_initial), outer_norms(d.layout, record, steps)
             if i:
                 assert d_x is not None
                 factor = None if noise is None else noise.between[i - 1]
@@ -194,20 +200,25 @@ class Stack:
             bad = np.argwhere(~np.isfinite(of_direction))
             if len(bad):
                 step, sample, state = (int(i) for i in bad[0 if d.reverse else -1])
-                part = d.cell.states[state]
+                layout, part = d.layout, d.layout.cell.states[state]
                 raise NonFiniteError(
-                    f"{d.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on its "
-                    "way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
-                    what="gradient", layer=d.label, gate=part, step=step, sample=sample,
+                    f"{layout.label}: the gradient of the state {part} overflows at step {step} of sample {sample} on "
+                    "its way back; it explodes: scale weight_hh down, or shorten the window (truncation)",
+                    what="gradient", layer=layout.label, gate=part, step=step, sample=sample,
                 )  # fmt: skip
-        label = self.directions[0].label
+        label = self.layouts[0].label
         raise NonFiniteError(
             f"{label}: the gradient of {broken[0]} overflows in {theta.dtype}; scale the loss down",
             what="gradient", layer=label,
         )  # fmt: skip
 
 
+def _from(rows: Rows, first: int) -> Rows:
+    """Rows from a column on."""
+    return Rows(rows.flat[first:], rows.stride, rows.n) if first else rows
+
+
 def _thinned(params: Weights, d: Direction, noise: Noise | None, k: int) -> Weights:
     """The parameters, with W_hh cut off from the units that recurrent dropout drew."""
     factor = None if noise is None else noise.recurrent[k]
-    return params if factor is None else {**params, d.weight_hh: params[d.weight_hh] * factor}
+    return params if factor is None else {**params, d.layout.weight_hh: params[d.layout.weight_hh] * factor}

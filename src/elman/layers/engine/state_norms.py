@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...kernels.subnormal import flushed
 from ...linearization.norms import SMALLEST_SUM
-from .affine import Rows
+from .rows import Rows
 
 if TYPE_CHECKING:
     from .bptt import Descent
@@ -48,7 +48,7 @@ def left_range(squares: Array, descent: Descent, d_state: Array | None) -> bool:
     entered = np.logical_or.accumulate((living & valid)[::-1])[::-1]
     return bool((~living[:-1] & entered[1:]).any()) or any(
         part is not None and bool(((part != 0) & (np.abs(part) < SMALLEST_ENTRY)).any())
-        for part in (None if descent.d_output is None else descent.d_output.view(descent.d.R), d_state)
+        for part in (None if descent.d_output is None else descent.d_output.view(descent.d.layout.R), d_state)
     )
 
 
@@ -72,7 +72,8 @@ def scaled_norms(squares: Array, descent: Descent, d_state: Array | None) -> Arr
     if small.any():
         noted, last = descent.noted, int(np.flatnonzero(small.any(axis=(1, 2)))[-1])
         with np.errstate(over="ignore"):
-            rows = None if d_output is None else Rows(_up(d_output.view(d.R)).reshape(-1), d.R, d_output.n)
+            R = d.layout.R
+            rows = None if d_output is None else Rows(_up(d_output.view(R)).reshape(-1), R, d_output.n)
             start = None if d_state is None else _up(d_state)
             again = type(descent)(d, descent.params, descent.record, rows, start)
             if noted is not None and last < noted[0]:

@@ -1,4 +1,4 @@
-r"""A direction whose units keep their state from the step before at random.
+r"""The kernels that a direction runs: a cell's own, or these with units that keep their state at random.
 
 .. math:: s_t = z_t s_{t-1} + (1 - z_t) \tilde s_t, \qquad \tilde s_t = F(s_{t-1}, x_t)
 
@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...cells import zoneout as loops
-from .affine import Rows
 from .buffers import scratch
-from .direction import Direction
-from .schedule import Schedule
+from .layout import Layout
 from .views import Record
 
 Array = NDArray[Any]
@@ -28,93 +26,115 @@ NOTHING = np.empty(0, np.uint8)
 """What an evaluation draws."""
 
 
-class ZonedDirection(Direction):
-    """A direction with zoneout.
+class CellKernels:
+    """The kernels of a cell as they are.
+
+    Attributes
+    ----------
+    stretch : int
+        Slots of states that a step takes, where states are kept.
+    key : tuple
+        What tells them from those of other layers of the same cell and sizes.
+    """
+
+    stretch = 1
+    key: tuple[Any, ...] = ()
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def __str__(self) -> str:
+        """What messages add to the cell's name."""
+        return ""
+
+    def forward(self, record: Record) -> Callable[..., int]:
+        """The kernel of a forward pass."""
+        return self.layout.cell.forward
+
+    def backward(self, record: Record, K: int) -> Callable[..., None]:
+        """The kernel of a backward pass of K vectors."""
+        return self.layout.cell.backward
+
+    def tangent(self, record: Record, K: int) -> Callable[..., None]:
+        """The kernel that pushes K tangents."""
+        return self.layout.cell.tangent
+
+    def settle(self, record: Record, slot: int, out: Array) -> None:
+        """What a stepper still does after the cell's kernel."""
+
+    def settle_jacobian(self, J: Array) -> None:
+        """The same for one step's Jacobian, in place."""
+
+
+class ZoneoutKernels(CellKernels):
+    """Kernels with zoneout.
 
     Two slots of states a step, where states are kept: 2 t holds what step t reads, 2 t + 1 what the cell made of it.
 
     Parameters
     ----------
-    zoneout : tuple of float
+    layout : Layout
+    rates : tuple of float
         The mean of z for each state.
-    *args, reverse
-        Those of :class:`Direction`.
     """
 
     stretch = 2
 
-    def __init__(self, *args: Any, zoneout: tuple[float, ...], reverse: bool = False) -> None:
-        super().__init__(*args, reverse=reverse)
-        self.zoneout = np.array(zoneout, self.dtype)[:, None]
-        self.key = (*self.key, zoneout)
+    def __init__(self, layout: Layout, rates: tuple[float, ...]) -> None:
+        super().__init__(layout)
+        self.rates, self.key = np.array(rates, layout.dtype), (rates,)
+
+    def __str__(self) -> str:
+        return f", zoneout {self.key[0]}"
 
     @cached_property
     def _mean(self) -> Array:
         """Z of an evaluation: one row for all."""
-        row = np.zeros(self.s_rs, self.dtype)
-        row[: self.n_states * self.Hp] = np.repeat(self.zoneout[:, 0], self.Hp)
+        row = np.zeros(self.layout.s_rs, self.layout.dtype)
+        row[: self.layout.n_states * self.layout.Hp] = np.repeat(self.rates, self.layout.Hp)
         return row
 
     def _mixing(self, record: Record) -> tuple[int, Array, Array, int]:
         """Number of states, what was drawn, z of a step, and how far apart its rows are."""
+        n, s_rs = self.layout.n_states, self.layout.s_rs
         if record.kept is None:
-            return self.n_states, NOTHING, self._mean, 0
-        Z = scratch().take("z", record.schedule.B * self.s_rs, self.dtype)
-        return self.n_states, record.kept.reshape(-1), Z, self.s_rs
+            return n, NOTHING, self._mean, 0
+        Z = scratch().take("z", record.schedule.B * s_rs, self.layout.dtype)
+        return n, record.kept.reshape(-1), Z, s_rs
 
-    def in_kernel_order(self, drawn: Array, schedule: Schedule) -> Array:
-        """Drawn z (outer_T * outer_B, n_states, H) as rows of the kernel, (T * B, n_states, Hp)."""
-        rows = np.zeros((schedule.T * schedule.B, self.n_states, self.Hp), drawn.dtype)
-        if schedule.base is None:
-            rows[..., : self.H] = drawn
-        else:
-            inner, outer = schedule.pairs()
-            rows[inner, :, : self.H] = drawn[outer]
-        return rows
-
-    def forward_kernel(self, record: Record) -> Callable[..., int]:
+    def forward(self, record: Record) -> Callable[..., int]:
         """The cell's, and the mixing after each step."""
-        address = loops.FORWARD.address(self.cell.forward, self.dtype)
+        address = loops.FORWARD.address(self.layout.cell.forward, self.layout.dtype)
         return partial(loops.forward, address, *self._mixing(record))
 
-    def backward_kernel(self, record: Record, K: int) -> Callable[..., None]:
+    def backward(self, record: Record, K: int) -> Callable[..., None]:
         """The cell's; what was kept passes it by."""
-        n = record.schedule.B * K
-        past, unused = scratch().take("past", n * self.s_rs, self.dtype), np.empty(2 * n * self.n_states)
-        address = loops.BACKWARD.address(self.cell.backward, self.dtype)
+        layout, n = self.layout, record.schedule.B * K
+        past, unused = scratch().take("past", n * layout.s_rs, layout.dtype), np.empty(2 * n * layout.n_states)
+        address = loops.BACKWARD.address(layout.cell.backward, layout.dtype)
         return partial(loops.backward, address, *self._mixing(record), past, unused)
 
-    def tangent_kernel(self, record: Record, K: int) -> Callable[..., None]:
+    def tangent(self, record: Record, K: int) -> Callable[..., None]:
         """The cell's, and the mixing after each step."""
-        unused = np.empty(2 * record.schedule.B * K * self.n_states)
-        address = loops.TANGENT.address(self.cell.tangent, self.dtype)
+        unused = np.empty(2 * record.schedule.B * K * self.layout.n_states)
+        address = loops.TANGENT.address(self.layout.cell.tangent, self.layout.dtype)
         return partial(loops.tangent, address, *self._mixing(record), unused)
 
     def settle(self, record: Record, slot: int, out: Array) -> None:
         """Mix the state that a stepper's kernel wrote with the one in ``slot`` before it."""
+        layout = self.layout
         loops.settle(
-            record.states, self.s_rs, slot, out.reshape(-1), self.H, self.R, record.schedule.B, self.n_states,
+            record.states, layout.s_rs, slot, out.reshape(-1), layout.H, layout.R, record.schedule.B, layout.n_states,
             self._mean,
         )  # fmt: skip
 
-    def read(self, record: Record) -> Rows:
-        """The states that the steps read: every other slot."""
-        B, T = record.schedule.B, record.schedule.T
-        if B == 1:
-            return Rows(record.states, 2 * self.s_rs, T)
-        rows, n = scratch().take("read", T * B * self.s_rs, self.dtype), B * self.s_rs
-        rows.reshape(T, n)[...] = record.states[: 2 * T * n].reshape(T, 2, n)[:, 0]
-        return Rows(rows, self.s_rs, T * B)
-
-    def jacobian(self, record: Record, weights: Array, t: int, b: int) -> Array:
+    def settle_jacobian(self, J: Array) -> None:
         """One step's Jacobian, ``diag(z) + diag(1 - z) J``."""
-        B = record.schedule.B
-        states, gates = record.states[2 * t * B * self.s_rs :], record.gates[t * B * self.g_rs :]
-        J = np.empty((self.state_size, self.state_size), self.dtype)
-        self.cell.jacobian(
-            self.code, weights, states, self.s_rs, gates, self.g_rs, self.H, self.R, B, 0, b, J.reshape(-1)
-        )
-        z = np.repeat(self.zoneout[:, 0], self.state_sizes)
+        z = np.repeat(self.rates, self.layout.state_sizes)
         J *= (1 - z)[:, None]
         J[np.diag_indices(len(z))] += z
-        return J
+
+
+def kernels_of(layout: Layout, zoneout: tuple[float, ...]) -> CellKernels:
+    """A direction's kernels, by the share of each state that zoneout keeps."""
+    return ZoneoutKernels(layout, zoneout) if any(zoneout) else CellKernels(layout)
