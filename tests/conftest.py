@@ -15,10 +15,40 @@ import pytest
 from hypothesis import settings
 
 import elman
+from elman.kernels.folder import CACHE_FOLDER
+
+MOST_WORKERS = 4
+WARM_UP = "import elman; elman.warmup(['RNN', 'LSTM', 'GRU', 'MGU'], {!r})"
 
 # the same examples everywhere and each time: a test passes always, or never
 settings.register_profile("elman", derandomize=True, deadline=None, max_examples=200, database=None)
 settings.load_profile("elman")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Workers of pytest-xdist for folders, where there is more than one core; ``-n 0`` and single files have none."""
+    options, files = config.option, len(config.args) == 1 and config.args[0].partition("::")[0].endswith(".py")
+    if not config.pluginmanager.hasplugin("xdist") or hasattr(config, "workerinput"):
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if options.numprocesses is None and not options.tx and not options.usepdb and not files and cores > 1:
+        options.numprocesses, options.dist = min(cores, MOST_WORKERS), "loadfile"
+    if options.numprocesses and not options.collectonly:
+        compile_once()
+
+
+def compile_once():
+    """Fill an empty folder of machine code before workers would each compile the same: one process a dtype.
+
+    The folder is named by a hash of the kernels' sources, so one that holds anything is of these.
+    """
+    if CACHE_FOLDER is None or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" or any(Path(CACHE_FOLDER).glob("*.nbc")):
+        return
+    env = {**os.environ, "PYTHONPATH": str(Path(elman.__file__).parents[1])}
+    for each in [subprocess.Popen([sys.executable, "-c", WARM_UP.format(d)], env=env) for d in ("float32", "float64")]:
+        each.wait()
+
 
 _approx = pytest.approx
 

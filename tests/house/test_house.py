@@ -1,8 +1,12 @@
-"""How long a module and a function may be; every module loads by itself. Imports are checked by import-linter."""
+"""How long a module and a function may be; every module loads by itself; which packages a floor may import.
+
+Who may import whom of ours is checked by import-linter, which can forbid packages but not list those that are allowed.
+"""
 
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,19 @@ import elman
 
 SOURCE = Path(elman.__file__).parent
 MODULE_LINES, FUNCTION_LINES = 250, 60
+PACKAGES = {
+    "": [], "_lazy": [], "_version": [], "__main__": [], "errors": [], "files": [], "cells": [],
+    "linearization": ["numpy", "scipy.sparse.linalg.LinearOperator"],
+    "kernels": ["numpy", "numba", "llvmlite"],
+    "diagnostics": ["numpy", "scipy"],
+    "testing": ["numpy", "scipy"],
+    "training": ["numpy", "tqdm"],
+    "precompile": ["numpy", "tqdm"],
+    "plotting": ["numpy", "scipy", "matplotlib"],
+    "demo": ["numpy", "scipy", "matplotlib"],
+    "interop": ["numpy", "torch", "keras", "onnx", "safetensors"],
+}  # fmt: skip
+"""By floor; all others may import NumPy. The standard library is free to all."""
 
 
 def code_lines(text):
@@ -45,6 +62,46 @@ def test_what_is_too_long_is_found():
     assert not too_long(f'def f():\n    """Words."""\n{lines * 60}')
     assert too_long("x = 1\n" * 251) == ["251 lines of code"]
     assert not too_long("x = 1\n# why\n\n" * 250)
+
+
+def refused(floor, text):
+    """Imports of packages that a floor may not know, or of the package itself from within it."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is None:
+            # modules have small letters: what has not is a public name, asked of a package by what lies inside it
+            found += [f"elman.{alias.name}" for alias in node.names if node.level > 1 and alias.name[0].isupper()]
+    allowed = tuple(f"{name}." for name in [*sys.stdlib_module_names, *PACKAGES.get(floor, ["numpy"])])
+    return [name for name in found if not f"{name}.".startswith(allowed)]
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_floor_imports_the_packages_that_are_its_own(path):
+    first = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    assert not refused("" if first == "__init__" else first, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("floor", "text"),
+    [
+        ("validation", "import pandas"),
+        ("linearization", "import scipy.linalg"),
+        ("linearization", "from scipy.sparse.linalg import eigs"),
+        ("cells", "def f():\n    import numpy as np"),
+        ("diagnostics", "if TYPE_CHECKING:\n    from numba import njit"),
+        ("diagnostics", "from .. import RNN"),
+        ("diagnostics", "from ... import RNN"),
+        ("diagnostics", "from elman import RNN"),
+        ("diagnostics", "import elman"),
+    ],
+)
+def test_an_import_of_another_package_is_found(floor, text):
+    assert len(refused(floor, text)) == 1
+    assert not refused("linearization", "from scipy.sparse.linalg import LinearOperator\nimport os.path, numpy as np")
 
 
 @pytest.mark.ci

@@ -334,12 +334,12 @@ def test_no_bit_depends_on_chunks(cell, dtype):
 def test_no_bit_depends_on_the_length_of_vectors(run_script):
     text = """
         import json, sys
-        sys.path.insert(0, {tests!r})
+        sys.path[:0] = {paths!r}
         import test_subnormal as t
         made = [t.results(*t.vanishing(cell, dtype)) for cell in t.CELLS for dtype in ("float32", "float64")]
         print(json.dumps([t.digest(each) for each in made]))
     """
-    text = text.format(tests=str(Path(__file__).parent))
+    text = text.format(paths=[str(Path(__file__).parent), str(Path(__file__).parents[1])])
     found = [json.loads(run_script(text, ELMAN_VECTOR_BYTES=n)) for n in ("16", "32", "64")]
     assert found[0] == found[1] == found[2]
 
