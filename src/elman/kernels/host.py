@@ -1,9 +1,9 @@
 """What the processor offers: vector length, registers, and the tiles that fit them.
 
-Measured (docs/performance-details.md): the rows of a tile share the loads of the panels, its columns those of the
-rows; there are as many as the registers hold beside one vector a column and one broadcast. A tile that
-spills loses two thirds of its speed. With 32 registers, eight rows by three columns read less than four by four, which counts as soon as the
-weights leave the first-level cache; fewer rows are better off with four columns.
+Measured (docs/performance-details.md): the rows of a tile share the loads of the panels, its columns those of the rows;
+there are as many as the registers hold beside one vector a column and one broadcast. A tile that spills loses two
+thirds of its speed. With 32 registers, eight rows by three columns read less than four by four, which counts as soon as
+the weights leave the first-level cache; fewer rows are better off with four columns.
 """
 
 from __future__ import annotations
