@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import statistics
+from importlib import import_module
+from pathlib import Path
 
 import pytest
+
+import elman
 
 LARGEST_COST = 0.15
 """Seconds that elman may add to what numba and scipy.linalg take."""
@@ -69,6 +74,17 @@ def test_heavy_packages_are_left_alone_until_they_are_used(run_script):
         print(len(heavy))
     """
     assert int(run_script(script, timeout=60)) > 8
+
+
+def test_the_public_names_are_the_imports_of_the_stub():
+    """Read by lines at import, by the parser here."""
+    stub = (Path(elman.__file__).parent / "__init__.pyi").read_text(encoding="utf-8")
+    imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: node.module for node in imports for alias in node.names}
+    assert sorted(homes) == elman.__all__ == dir(elman)
+    for name, home in homes.items():
+        whole = import_module(f"elman.{home or name}")
+        assert getattr(elman, name) is (getattr(whole, name) if home else whole)
 
 
 def test_it_compiles_nothing_and_starts_no_thread(run_script):
