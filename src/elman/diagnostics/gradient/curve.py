@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...linearization import Array
-from .growth import first_fitted_lag
+from .growth import first_fitted_lag, mean_over_living
 from .horizon import Horizon, crossing
 from .intervals import DECISION_LEVEL, LEVEL, mean_interval, t_quantile
 
@@ -106,10 +106,7 @@ class GrowthCurve:
     @cached_property
     def mean(self) -> Array:
         """``m(k)`` in nats over the living sequences, shape (T + 1,); -inf where none lives."""
-        living = np.isfinite(self.sequence_logs)
-        total = np.where(living, self.sequence_logs, 0.0).sum(axis=1)
-        out: Array = np.where(self.alive > 0, total / np.maximum(self.alive, 1), -np.inf)
-        return out
+        return mean_over_living(self.sequence_logs)
 
     @cached_property
     def sd(self) -> Array:

@@ -17,7 +17,7 @@ from ...validation.scalars import flag, size
 from ..trajectories import trajectories
 from .bounds import a_priori_bound, singular_bounds
 from .curve import THRESHOLD, GrowthCurve
-from .growth import backward_growth, first_fitted_lag, forward_growth, unit_vectors
+from .growth import backward_growth, first_fitted_lag, forward_growth, mean_over_living, unit_vectors
 from .singular import singular_growth
 
 
@@ -128,12 +128,12 @@ class GradientFlow(Drawn, picture="plot_gradient_flow"):
             back, forth = self.backward_mean[lag], self.forward_mean[lag]
             lines.append(f"  {lag:<8} {back:<+z10.3f} {forth:<+z9.3f} {self.dead_fraction[lag]:.1%}")
         if self.largest is not None and self.smallest is not None:
-            low, high = (float(_mean_over_living(values[-1])) for values in (self.smallest, self.largest))
+            low, high = (float(mean_over_living(values[-1])) for values in (self.smallest, self.largest))
             lines.append(
                 f"  singular values at lag T: {low:+z.3f} .. {high:+z.3f} nats, of the product of all Jacobians"
             )
         if self.upper_bound is not None and self.lower_bound is not None:
-            low, high = (float(_mean_over_living(bound[-1])) for bound in (self.lower_bound, self.upper_bound))
+            low, high = (float(mean_over_living(bound[-1])) for bound in (self.lower_bound, self.upper_bound))
             lines.append(
                 f"  bounds at lag T: {low:+z.3f} .. {high:+z.3f} nats, from the singular values of each Jacobian"
             )
@@ -216,8 +216,8 @@ def gradient_flow(
     lags = _singular_lags(lin.n_steps) if singular_values else None
     largest, smallest = (None, None) if lags is None else singular_growth(lin, lags)
     return GradientFlow(
-        backward_curve=GrowthCurve(_mean_over_living(back)[..., None], beginning, THRESHOLD),
-        forward_curve=GrowthCurve(_mean_over_living(forth)[..., None], "random", THRESHOLD),
+        backward_curve=GrowthCurve(mean_over_living(back)[..., None], beginning, THRESHOLD),
+        forward_curve=GrowthCurve(mean_over_living(forth)[..., None], "random", THRESHOLD),
         dead_fraction=np.isneginf(back).mean(axis=(1, 2)),
         forward_dead_fraction=np.isneginf(forth).mean(axis=(1, 2)),
         upper_bound=upper,
@@ -235,14 +235,6 @@ def _rate_text(rate: float) -> str:
     if np.isneginf(rate):
         return "none: every vector ends as exactly zero"
     return "none: there is no step" if np.isnan(rate) else f"{rate:+z.5f} nats/step (x{np.exp(rate):.5g} a step)"
-
-
-def _mean_over_living(growth: Array) -> Array:
-    """Mean over the last axis of what is not -inf; -inf where all is."""
-    living = ~np.isneginf(growth)
-    count = living.sum(axis=-1)
-    total = np.where(living, growth, 0.0).sum(axis=-1)
-    return np.where(count > 0, total / np.maximum(count, 1), -np.inf)
 
 
 def _rates(curve: GrowthCurve) -> Array:

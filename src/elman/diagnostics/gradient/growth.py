@@ -31,6 +31,15 @@ def first_fitted_lag(n_steps: int) -> int:
     return _SETTLED if n_steps >= 2 * _SETTLED else min(1, max(n_steps - 1, 0))
 
 
+def mean_over_living(growth: Array) -> Array:
+    """Mean of log norms over the last axis, those of living gradients; -inf where none lives."""
+    living = np.isfinite(growth)
+    count = living.sum(axis=-1)
+    total = np.where(living, growth, 0.0).sum(axis=-1)
+    mean: Array = np.where(count > 0, total / np.maximum(count, 1), -np.inf)
+    return mean
+
+
 def unit_vectors(rng: np.random.Generator, n: int, K: int, S: int, dtype: DTypeLike = np.float64) -> Array:
     """Random directions, uniform on the sphere.
 
