@@ -46,7 +46,8 @@ def last_state_start(
         )
     if lin is not None:
         lin.check_weights(layer.params)
-    start = output_start(network, (lin or layer.linearize(x, h0)).last_output(), batch, y, loss, rng)
+    last = np.atleast_2d(parts(layer.evaluate(batch, h0)[1])[0][-1]) if lin is None else lin.last_output()
+    start = output_start(network, last, batch, y, loss, rng)
     sizes = [layout.state_size for layout in layer.stack.layouts]
     out, first = np.zeros((batch.B, sum(sizes)), network.dtype), sum(sizes[:-1])
     out[:, first : first + layer.output_size] = start
