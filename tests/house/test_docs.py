@@ -123,3 +123,10 @@ def test_nothing_refers_to_what_is_not_in_the_project():
     for page in DOCS.rglob("*.md"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r"\.\./shared|/work/|/tmp/|/root/", text), page.name
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_no_line_begins_with_a_percent_sign(page):
+    """MyST takes such a line for a comment and drops it."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert not [n for n, line in enumerate(lines, 1) if line.lstrip().startswith("%")]
