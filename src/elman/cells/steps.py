@@ -58,6 +58,7 @@ def _loop(function: Callable[..., Any], step: Callable[..., Any]) -> Any:
     # machine code is found by this name, and the loops of one text are not the same
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(function, name, getattr(step, name))
+    function.step = step
     return kernel(function, step)
 
 

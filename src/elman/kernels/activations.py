@@ -20,12 +20,14 @@ above, one division for both. Coefficients: ``tests/data/make_coefficients.py``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .compile import inline, kernel
+from .dual import DualOps
 from .elementwise import elementwise
 from .operands import rows_at
 from .vector import SINGLE, ArrayOps, lanes_of
@@ -121,44 +123,6 @@ def exponential(m: Any, y: Any, scale: float) -> Any:
     return m.fma(r * r, _paired(m, c.exp, r), r), m.pow2(t)
 
 
-def tanh(m: Any, x: Any) -> Any:
-    """Hyperbolic tangent."""
-    c = coefficients(m)
-    a = m.abs(x)
-    square = a * a
-    # a comparison with NaN is false, so that a NaN passes through every selection
-    tail, power = exponential(m, m.where(a > c.tanh_one, c.tanh_one, a), -2.0)
-    e = m.fma(tail, power, power)
-    small = a < 0.625
-    above = m.where(small, a * square * horner(m, c.tanh_numerator, square), e * -2.0)
-    below = m.where(small, horner(m, c.tanh_denominator, square), e + 1.0)
-    return m.copysign(m.where(small, a, 1.0) + above / below, x)
-
-
-def sigmoid(m: Any, x: Any) -> Any:
-    """Logistic function 1 / (1 + e**-x)."""
-    c = coefficients(m)
-    y = m.where(x > c.sigmoid_highest, c.sigmoid_highest, x)
-    y = m.where(y < c.sigmoid_lowest, c.sigmoid_lowest, y)
-    tail, power = exponential(m, y, -1.0)
-    e = m.fma(tail, power, power)
-    d = e + 1.0
-    s = 1.0 / d
-    # one Newton step against the rounding of 1 + e, which (d - e) - 1 gives exactly
-    s = m.fma(s, ((d - e) - 1.0) * s, s)
-    return m.where(x < c.sigmoid_lowest, 0.0, s)
-
-
-def relu(m: Any, x: Any) -> Any:
-    """Positive part; -0 stays -0."""
-    return m.where(x < 0.0, 0.0, x)
-
-
-def identity(m: Any, x: Any) -> Any:
-    """The linear cell."""
-    return x
-
-
 def tanh_slope(m: Any, y: Any, g: Any) -> Any:
     """``g * (1 - y**2)`` for y = tanh(a)."""
     return g * m.fma(-y, y, 1.0)
@@ -177,6 +141,61 @@ def sigmoid_slope(m: Any, y: Any, g: Any) -> Any:
 def identity_slope(m: Any, y: Any, g: Any) -> Any:
     """The slope of the identity is 1."""
     return g
+
+
+def _with_slope(slope: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a nonlinearity of dual numbers computed by its derivative, not by that of its approximation."""
+
+    def with_this(f: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(f)
+        def nonlinearity(m: Any, x: Any) -> Any:
+            return m.chain(f, slope, x) if isinstance(m, DualOps) else f(m, x)
+
+        return nonlinearity
+
+    return with_this
+
+
+@_with_slope(tanh_slope)
+def tanh(m: Any, x: Any) -> Any:
+    """Hyperbolic tangent."""
+    c = coefficients(m)
+    a = m.abs(x)
+    square = a * a
+    # a comparison with NaN is false, so that a NaN passes through every selection
+    tail, power = exponential(m, m.where(a > c.tanh_one, c.tanh_one, a), -2.0)
+    e = m.fma(tail, power, power)
+    small = a < 0.625
+    above = m.where(small, a * square * horner(m, c.tanh_numerator, square), e * -2.0)
+    below = m.where(small, horner(m, c.tanh_denominator, square), e + 1.0)
+    return m.copysign(m.where(small, a, 1.0) + above / below, x)
+
+
+@_with_slope(sigmoid_slope)
+def sigmoid(m: Any, x: Any) -> Any:
+    """Logistic function 1 / (1 + e**-x)."""
+    c = coefficients(m)
+    y = m.where(x > c.sigmoid_highest, c.sigmoid_highest, x)
+    y = m.where(y < c.sigmoid_lowest, c.sigmoid_lowest, y)
+    tail, power = exponential(m, y, -1.0)
+    e = m.fma(tail, power, power)
+    d = e + 1.0
+    s = 1.0 / d
+    # one Newton step against the rounding of 1 + e, which (d - e) - 1 gives exactly
+    s = m.fma(s, ((d - e) - 1.0) * s, s)
+    return m.where(x < c.sigmoid_lowest, 0.0, s)
+
+
+@_with_slope(relu_slope)
+def relu(m: Any, x: Any) -> Any:
+    """Positive part; -0 stays -0."""
+    return m.where(x < 0.0, 0.0, x)
+
+
+@_with_slope(identity_slope)
+def identity(m: Any, x: Any) -> Any:
+    """The linear cell."""
+    return x
 
 
 FORMULAS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,8 +13,9 @@ from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
 
+from .dual import Dual, DualOps
 from .host import HOST
-from .operands import ip, start_of, strides_of
+from .operands import ip, parts_of, start_of, strides_of
 from .vector import ArrayOps, Emitter, Value, VectorOps, declare, lanes_of
 
 ABREAST = 2
@@ -83,12 +85,14 @@ class _Loop(NamedTuple):
 
 def _emit(loop: _Loop, context: Any, builder: Any, signature: Any, values: Any) -> Any:
     """Write a loop over N x K rows."""
-    kinds, given = signature.args[: loop.operands], values[: loop.operands]
-    e = Emitter(builder, context.get_value_type(kinds[0][0].dtype))
-    data = [start_of(context, builder, t, v) for t, v in zip(kinds, given, strict=True)]
+    given = zip(signature.args[: loop.operands], values[: loop.operands], strict=True)
+    operands = [parts_of(builder, t, v) for t, v in given]
+    parts = [part for operand in operands for part in operand]
+    e = Emitter(builder, context.get_value_type(parts[0][0][0].dtype))
+    data = [start_of(context, builder, *part) for part in parts]
     N, K, vectors, *noted = values[loop.operands :]
     # rows that follow each other n by n and k by k, unless an operand says otherwise
-    steps = [strides_of(builder, t, v) for t, v in zip(kinds, given, strict=True)]
+    steps = [strides_of(builder, *part) for part in parts]
     steps = [s if len(s) == 2 else [builder.mul(K, s[0]), s[0]] for s in steps]
     double = ir.VectorType(ir.DoubleType(), e.lanes)
     finite = loop.reduce == "finite"
@@ -98,7 +102,7 @@ def _emit(loop: _Loop, context: Any, builder: Any, signature: Any, values: Any) 
 
     def row(n: Any, k: Any, carried: list[Any]) -> list[Any]:
         base = [builder.add(builder.mul(outer, n), builder.mul(inner, k)) for outer, inner in steps]
-        along = _Row(e, loop.formula, data, base, loop.stores, loop.reduce, partial)
+        along = _Row(e, loop.formula, [len(o) for o in operands], data, base, loop.stores, loop.reduce, partial)
         if finite:
             return along.emit(vectors, carried)
         at = builder.mul(builder.add(noted[1], builder.add(builder.mul(n, K), k)), ir.Constant(n.type, loop.reduced))
@@ -125,8 +129,10 @@ class _Row(NamedTuple):
 
     Attributes
     ----------
+    parts : list of int
+        How many parts each operand has: 2 if its numbers are dual.
     data, base : list
-        Pointer to each array, and where the row begins in it.
+        Pointer to each part, and where the row begins in it.
     stores, reduce
         As for :func:`elementwise`.
     partial : int
@@ -135,6 +141,7 @@ class _Row(NamedTuple):
 
     e: Emitter
     formula: Callable[..., Any]
+    parts: list[int]
     data: list[Any]
     base: list[Any]
     stores: tuple[int | None, ...]
@@ -174,15 +181,16 @@ class _Row(NamedTuple):
         """Apply the formula to ``n`` vectors, ``at`` numbers into the row; return what is reduced."""
         e, b, lanes = self.e, self.e.builder, ir.Constant(at.type, self.e.lanes)
         places = [[e.at(b.add(start, at), lanes, i) for i in range(n)] for start in self.base]
-        loads = [[e.load(p, o) for o in row] for p, row in zip(self.data, places, strict=True)]
-        out = self.formula(VectorOps(e.element), *(Value(b, parts) for parts in loads))
+        loads = [Value(b, [e.load(p, o) for o in row]) for p, row in zip(self.data, places, strict=True)]
+        out = self.formula(*_operands(VectorOps(e.element), self.parts, loads))
         for i, x in zip(self.stores, out, strict=True):
-            if i is not None:
-                for part, to in zip(_parts(e, x, n), places[i], strict=True):
-                    e.store(part, self.data[i], to)
+            first = 0 if i is None else sum(self.parts[:i])
+            for k, result in enumerate(_results(x)[: 0 if i is None else self.parts[i]]):
+                for part, where in zip(_vectors(e, result, n), places[first + k], strict=True):
+                    e.store(part, self.data[first + k], where)
         acc = list(acc)
         for result in range(len(acc) // self.partial):
-            for i, x in enumerate(out[result].parts):
+            for i, x in enumerate(_results(out[result])[0].parts):
                 to = result * self.partial + (place + i) % self.partial
                 acc[to] = _accumulate(e, self.reduce, x, acc[to])
         return acc
@@ -203,6 +211,10 @@ def rowwise(formula: Callable[[Any, Any], Any]) -> Any:
     if config.DISABLE_JIT:
 
         def on_arrays(to: Any, a: Any, N: int, n: int) -> None:
+            if isinstance(to[0], tuple):
+                for parts in zip(to, a, strict=True):
+                    on_arrays(*parts, N, n)
+                return
             for r in range(N):
                 x, y = (b[at + r * stride :][:n] for b, at, stride in (to, a))
                 x[...] = formula(x, y)
@@ -212,38 +224,44 @@ def rowwise(formula: Callable[[Any, Any], Any]) -> Any:
     @intrinsic
     def on_vectors(typing: Any, to: Any, a: Any, N: Any, n: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            e = Emitter(builder, context.get_value_type(signature.args[0][0].dtype))
-            kinds, (*given, N, n) = signature.args, values
-            starts = [start_of(context, builder, t, v) for t, v in zip(kinds[:2], given, strict=True)]
-            strides = [strides_of(builder, t, v)[0] for t, v in zip(kinds[:2], given, strict=True)]
-            lanes = ir.Constant(n.type, e.lanes)
-            vectors = builder.sdiv(n, lanes)
-
-            def row(r: Any, _: list[Any]) -> list[Any]:
-                to, a = (builder.gep(p, [builder.mul(r, s)]) for p, s in zip(starts, strides, strict=True))
-
-                def whole(i: Any, _: list[Any]) -> list[Any]:
-                    at = builder.mul(i, lanes)
-                    x = formula(Value(builder, [e.load(to, at)]), Value(builder, [e.load(a, at)]))
-                    e.store(x.parts[0], to, at)
-                    return []
-
-                def single(i: Any, _: list[Any]) -> list[Any]:
-                    step = builder.add(i, builder.mul(vectors, lanes))
-                    at = builder.gep(to, [step])
-                    x, y = builder.load(at), builder.load(builder.gep(a, [step]))
-                    builder.store(formula(Value(builder, [x]), Value(builder, [y])).parts[0], at)
-                    return []
-
-                e.loop(vectors, [], whole)
-                return e.loop(builder.sub(n, builder.mul(vectors, lanes)), [], single)
-
-            e.loop(N, [], row)
+            pairs = zip(*(parts_of(builder, signature.args[k], values[k]) for k in range(2)), strict=True)
+            for pair in pairs:
+                _emit_rowwise(formula, context, builder, pair, *values[2:])
             return context.get_dummy_value()
 
         return types.void(to, a, ip, ip), codegen
 
     return on_vectors
+
+
+def _emit_rowwise(formula: Callable[..., Any], context: Any, builder: Any, pair: Any, N: Any, n: Any) -> None:
+    """Write a loop over N rows of n numbers of two operands, each given by type and value."""
+    e = Emitter(builder, context.get_value_type(pair[0][0][0].dtype))
+    starts = [start_of(context, builder, *operand) for operand in pair]
+    strides = [strides_of(builder, *operand)[0] for operand in pair]
+    lanes = ir.Constant(n.type, e.lanes)
+    vectors = builder.sdiv(n, lanes)
+
+    def row(r: Any, _: list[Any]) -> list[Any]:
+        to, a = (builder.gep(p, [builder.mul(r, s)]) for p, s in zip(starts, strides, strict=True))
+
+        def whole(i: Any, _: list[Any]) -> list[Any]:
+            at = builder.mul(i, lanes)
+            x = formula(Value(builder, [e.load(to, at)]), Value(builder, [e.load(a, at)]))
+            e.store(x.parts[0], to, at)
+            return []
+
+        def single(i: Any, _: list[Any]) -> list[Any]:
+            step = builder.add(i, builder.mul(vectors, lanes))
+            at = builder.gep(to, [step])
+            x, y = builder.load(at), builder.load(builder.gep(a, [step]))
+            builder.store(formula(Value(builder, [x]), Value(builder, [y])).parts[0], at)
+            return []
+
+        e.loop(vectors, [], whole)
+        return e.loop(builder.sub(n, builder.mul(vectors, lanes)), [], single)
+
+    e.loop(N, [], row)
 
 
 copy_rows = rowwise(lambda to, a: a)
@@ -253,9 +271,22 @@ add_rows = rowwise(lambda to, a: to + a)
 """``add_rows(to, a, N, n)``: ``to += a``."""
 
 
-def _parts(e: Emitter, x: Any, n: int) -> list[Any]:
-    """The vectors of a result, which may be a plain number."""
-    parts: list[Any] = x.parts if isinstance(x, Value) else [ir.Constant(e.vector, [float(x)] * e.lanes)] * n
+def _operands(m: Any, parts: list[int], values: list[Any]) -> list[Any]:
+    """What a formula is called with: the operations, and the values, of which some may be the parts of dual ones."""
+    if max(parts) == 1:
+        return [m, *values]
+    given = iter(values)
+    return [DualOps(m), *(Dual(*itertools.islice(given, size)) for size in parts)]
+
+
+def _results(x: Any) -> tuple[Any, Any]:
+    """The value of a result and its derivative, which is None for zero."""
+    return (x.value, x.tangent) if isinstance(x, Dual) else (x, None)
+
+
+def _vectors(e: Emitter, x: Any, n: int) -> list[Any]:
+    """The vectors of a result, which may be a plain number or None."""
+    parts: list[Any] = x.parts if isinstance(x, Value) else [ir.Constant(e.vector, [float(x or 0.0)] * e.lanes)] * n
     return parts
 
 
@@ -293,21 +324,20 @@ def _array_loop(
     """NumPy twin of what :func:`elementwise` makes, row by row."""
 
     def apply(*args: Any) -> int:
-        given = args[:operands]
+        operands_of = [a if isinstance(a[0], tuple) else (a,) for a in args[:operands]]
         N, K, vectors, *noted = args[operands:]
-        m = ArrayOps(given[0][0].dtype)
-        width = vectors * lanes_of(given[0][0].itemsize)
-        finite = True
+        first = operands_of[0][0][0]
+        m, width, finite = ArrayOps(first.dtype), vectors * lanes_of(first.itemsize), True
         for n, k in np.ndindex(N, K):
-            starts = (at + (n * s[0] + k * s[1] if len(s) == 2 else (n * K + k) * s[0]) for _, at, *s in given)
-            views = [a[at : at + width] for (a, *_), at in zip(given, starts, strict=True)]
+            views = [[_row_view(part, n, k, K, width) for part in operand] for operand in operands_of]
+            values = [view.copy() for row in views for view in row]
             with np.errstate(all="ignore"):  # compiled code does not warn either
-                out = formula(m, *(v.copy() for v in views))
-                sums = [np.sum(np.square(x, dtype=np.float64)) for x in out[:reduced]]
-            for i, x in zip(stores, out, strict=True):
-                if i is not None:
-                    views[i][...] = x
-            finite = finite and all(np.isfinite(x).all() for x in out[:reduced])
+                out = [_results(x) for x in formula(*_operands(m, [len(row) for row in views], values))]
+                sums = [np.sum(np.square(x, dtype=np.float64)) for x, _ in out[:reduced]]
+            for i, results in zip(stores, out, strict=True):
+                for view, result in zip(() if i is None else views[i], results, strict=False):
+                    view[...] = 0.0 if result is None else result
+            finite = finite and all(np.isfinite(x).all() for x, _ in out[:reduced])
             if noted:
                 squares, offset = noted[0][:2] if isinstance(noted[0], tuple) else (noted[0], 0)
                 at = offset + (noted[1] + n * K + k) * reduced
@@ -315,3 +345,10 @@ def _array_loop(
         return int(finite or reduce == "squares")
 
     return apply
+
+
+def _row_view(operand: Any, n: int, k: int, K: int, width: int) -> Any:
+    """Row (n, k) of a plain operand without the JIT."""
+    a, at, *s = operand
+    start = at + (n * s[0] + k * s[1] if len(s) == 2 else (n * K + k) * s[0])
+    return a[start : start + width]

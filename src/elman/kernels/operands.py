@@ -5,6 +5,9 @@ and a call of six of them cannot be read. Here a tuple stands for all three. It 
 counts the references to an array in a tuple at every step, and the caller of the kernel holds the array anyway.
 
 Without the JIT, the tuple is (array, offset, strides).
+
+A tuple of two operands is one of dual numbers (:mod:`elman.kernels.dual`): values, and their derivatives along a
+direction. Products and elementwise loops take it in place of a plain one.
 """
 
 from __future__ import annotations
@@ -52,8 +55,23 @@ def strides_of(builder: Any, kind: Any, operand: Any) -> list[Any]:
 
 def _moved(context: Any, builder: Any, kind: Any, operand: Any, places: Any) -> Any:
     """An operand that begins some places later."""
+    if is_dual(kind):
+        parts = [_moved(context, builder, part, value, places) for part, value in parts_of(builder, kind, operand)]
+        return context.make_tuple(builder, kind, parts)
     start = builder.gep(start_of(context, builder, kind, operand), [places])
     return context.make_tuple(builder, kind, [start, *strides_of(builder, kind, operand)])
+
+
+def parts_of(builder: Any, kind: Any, operand: Any) -> list[tuple[Any, Any]]:
+    """Type and value of a plain operand, or of the two parts of a dual one."""
+    if not is_dual(kind):
+        return [(kind, operand)]
+    return [(part, builder.extract_value(operand, k)) for k, part in enumerate(kind)]
+
+
+def is_dual(kind: Any) -> bool:
+    """Whether an operand is a tuple of two."""
+    return isinstance(kind, types.BaseTuple) and any(isinstance(part, types.BaseTuple) for part in kind)
 
 
 @intrinsic
@@ -83,6 +101,8 @@ def _make_tuple(source, offset, *strides):
 
 
 def _within_tuple(operand, places):
+    if isinstance(operand[0], tuple):
+        return tuple(_within_tuple(part, places) for part in operand)
     return (operand[0], operand[1] + places, *operand[2:])
 
 

@@ -14,6 +14,7 @@ and optimise a dozen small functions on their own first, and take three times as
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy.lib.stride_tricks import as_strided
 from .compile import inline, kernel
 from .cover import Cover, Grid, Term
 from .host import HOST
-from .operands import grid_at, ip, rows_at, start_of, strides_of
+from .operands import grid_at, ip, parts_of, rows_at, start_of, strides_of
 from .vector import Emitter, lanes, lanes_of
 
 FEW = 4
@@ -72,9 +73,29 @@ def _function(module: Any, e: Emitter, values: list[Any]) -> Any:
 
 
 def _call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """Call the product; without a second factor, the terms of that are none."""
-    e = Emitter(builder, context.get_value_type(signature.args[-1][0].dtype))
-    none, one, width = (ir.Constant(args[0].type, n) for n in (0, 1, e.lanes))
+    """Call the product; of dual numbers twice, since it is linear in all but the weights."""
+    parts = [parts_of(builder, t, v) for t, v in zip(signature.args, args, strict=True)]
+    _call_once(context, builder, [part[0] for part in parts])
+    if len(parts[-1]) == 2:
+        # what has no derivative adds nothing: no start value, no terms
+        nothing = types.none, None
+        _, _, _, start, *factors, C = [part[1] if len(part) == 2 else nothing for part in parts]
+        numbers = [part[0] for part in parts]
+        given = [*numbers[:3], start]
+        for i in range(0, len(factors), 3):
+            if factors[i + 1] != nothing:
+                given += [numbers[4 + i], factors[i + 1], numbers[6 + i]]
+        if len(given) == 4:
+            zero = types.intp, ir.Constant(args[0].type, 0)
+            given += [zero, numbers[5], numbers[6]]
+        _call_once(context, builder, [*given, C])
+    return context.get_dummy_value()
+
+
+def _call_once(context: Any, builder: Any, given: list[tuple[Any, Any]]) -> None:
+    """Call the product of plain operands, each a type and a value; without a second factor, its terms are none."""
+    e = Emitter(builder, context.get_value_type(given[-1][0][0].dtype))
+    none, one, width = (ir.Constant(given[0][1].type, n) for n in (0, 1, e.lanes))
 
     def operand(kind: Any, value: Any, inner: Any) -> list[Any]:
         """Pointer and two strides."""
@@ -83,15 +104,13 @@ def _call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return [builder.bitcast(zeros, e.element.as_pointer()), none, none]
         return [start_of(context, builder, kind, value), *[*strides_of(builder, kind, value), inner][:2]]
 
-    given = list(zip(signature.args, args, strict=True))
-    values = [*args[:3], *operand(*given[3], width)]
+    values = [*(value for _, value in given[:3]), *operand(*given[3], width)]
     for i in range(4, len(given) - 1, 3):
-        values += [args[i], *operand(*given[i + 1], one), *operand(*given[i + 2], width)]
+        values += [given[i][1], *operand(*given[i + 1], one), *operand(*given[i + 2], width)]
     if len(given) == 8:
         values += [none if i in (0, 2, 3, 5, 6) else values[6 + i] for i in range(7)]
     values += operand(*given[-1], width)[:2]
     builder.call(_function(builder.module, e, values), values)
-    return context.get_dummy_value()
 
 
 @intrinsic
@@ -116,17 +135,37 @@ def _array_products(down, N, V, init, *rest):
     if N <= 0 or V <= 0:
         return
     *factors, C = rest
+    if isinstance(C[0], tuple):
+        _dual_products(down, N, V, init, factors, C)
+        return
     width = lanes_of(C[0].itemsize)
     if init is None:
         out = np.zeros((N, V, width), C[0].dtype)
     else:
         out = _view(init, (N, V, width), *((1,) if len(init) == 4 else (width, 1))).copy()
-    for K, A, P in zip(factors[::3], factors[1::3], factors[2::3], strict=True):
+    for K, A, P in _triples(factors):
         if K > 0:
             p = (*P, width)[:4]
             panels = _view((p[0], p[1], p[3], p[2]), (K, V, width), 1)
             out += np.einsum("nk,kvl->nvl", _view(A, (N, K), 1), panels)
     _view(C, (N, V, width), width, 1)[...] = out
+
+
+def _triples(factors):
+    """Terms, A and P of each product."""
+    return zip(factors[::3], factors[1::3], factors[2::3], strict=True)
+
+
+def _dual_products(down, N, V, init, factors, C):
+    """The twin of both on dual numbers."""
+
+    def part(operand, k):
+        dual = isinstance(operand, tuple) and isinstance(operand[0], tuple)
+        return operand[k] if dual else (None if k else operand)
+
+    for k in range(2):
+        given = [(K if part(A, k) else 0, part(A, k) or part(A, 0), P) for K, A, P in _triples(factors)]
+        _array_products(down, N, V, part(init, k) if init else None, *itertools.chain(*given), C[k])
 
 
 product: Any = _array_products if config.DISABLE_JIT else _product

@@ -16,6 +16,7 @@ from .affine import Affine
 from .buffers import Fresh, scratch
 from .direction import Direction
 from .rows import Rows
+from .tangents import Tangents
 from .views import Record, last_state, state_slots
 
 Array = NDArray[Any]
@@ -181,6 +182,16 @@ class LayerLinearization(Linearization):
         (d,), layout, p = self._directions, self._layouts[0], self._params
         weights = [p[name].reshape(-1) for name in (layout.weight_hh, layout.weight_hr) if name in p]
         return d.jacobian(self._records[0], np.concatenate(weights), t, sequence)
+
+    def tangents(self, K: int) -> Tangents:
+        """K tangent vectors for each sequence, with the gradient of whatever they are used for.
+
+        Raises
+        ------
+        ArgumentError
+            If the layer has zoneout, or its cell no steps that dual numbers could go through.
+        """
+        return Tangents(self._directions, self._params, self._records, K)
 
     @property
     def factors(self) -> ElementwiseFactors | None:
