@@ -9,6 +9,7 @@ from . import interop as interop
 from . import layers as layers
 from . import linearization as linearization
 from . import losses as losses
+from . import metrics as metrics
 from . import plotting as plotting
 from . import tasks as tasks
 from . import testing as testing
@@ -59,6 +60,13 @@ from .monitor import Monitor as Monitor
 from .precompile import warmup as warmup
 from .training import SGD as SGD
 from .training import Adam as Adam
+from .training import AdamW as AdamW
+from .training import CSVLog as CSVLog
+from .training import EarlyStopping as EarlyStopping
 from .training import History as History
+from .training import KeepBest as KeepBest
+from .training import ModelCheckpoint as ModelCheckpoint
+from .training import RMSprop as RMSprop
 from .training import clip_by_global_norm as clip_by_global_norm
 from .training import fit as fit
+from .training import schedules as schedules

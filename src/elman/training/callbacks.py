@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,13 @@ class Update:
     epoch_ended : bool
         Whether this was the last update of its epoch. Then the epoch's loss and validation loss are the last entries of
         ``history.loss`` and ``history.validation_loss``.
+    metrics : dict of str to float
+        Metrics of the epoch that has ended; empty before its end.
+    rng : numpy.random.Generator or None
+        Source of the order of the samples and of dropout: its state at the end of an epoch is all the randomness that
+        a resumed training needs.
+    trainer_state : callable
+        Returns plain values and arrays from which ``fit(..., resume=)`` goes on: a dict.
     """
 
     epoch: int
@@ -67,7 +74,13 @@ class Update:
     samples: NDArray[np.intp]
     history: History
     epoch_ended: bool
+    metrics: dict[str, float] = field(default_factory=dict)
+    rng: np.random.Generator | None = None
+    trainer_state: Callable[[], dict[str, Any]] = dict
 
 
-#: Called after each update; training ends if it returns True.
+#: Called after each update; training ends if it returns True. A callback with a method ``begin(info)`` or
+#: ``end(history, net)`` is also told that training begins or has ended, however it did; the state of one with
+#: ``state_dict()`` and ``load_state_dict(state)`` goes into a checkpoint. One with ``runs_last = True`` is told after
+#: all others.
 Callback = Callable[[Update], bool | None]
