@@ -129,7 +129,5 @@ def steps_of(lengths: Array, window: Window, time: int | None) -> Array:
     """
     steps = np.arange(window.start, window.stop)
     due = steps >= window.first
-    chosen: Array = (
-        (steps[:, None] < lengths) & due[:, None] if time == 0 else (steps < lengths[:, None]) & due
-    )
+    chosen: Array = (steps[:, None] < lengths) & due[:, None] if time == 0 else (steps < lengths[:, None]) & due
     return chosen

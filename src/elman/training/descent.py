@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ class Descent:
         self._max_norm = math.inf if options.clip_norm is None else options.clip_norm
         self._frozen = places(model, options.frozen)
         self._penalties = Penalties(options.regularizers, model) if options.regularizers else None
-        self._sum = np.zeros(0, model.theta.dtype)
+        self._sum = np.zeros_like(model.theta)
         self._spread: dict[tuple[int, ...], Array] = {}
         arguments = trace_options(model)
         # memory used again by every update: fresh pages would cost more than the arithmetic of a middle-sized network
@@ -80,7 +81,13 @@ class Descent:
             self.evaluation |= {"training": False}
 
     def update(
-        self, group: Sequence[Draw], pieces: Sequence[Piece | None], states: list[Any], tally: Tally, place: str, lr: Any
+        self,
+        group: Sequence[Draw],
+        pieces: Sequence[Piece | None],
+        states: list[Any],
+        tally: Tally,
+        place: str,
+        lr: Any,
     ) -> Done | None:
         """One update from the same window of every batch in a group, as if those were one batch.
 
@@ -107,29 +114,31 @@ class Descent:
         alone = len(group) == 1
         value = penalty = 0.0
         last: tuple[Gradients, Piece, Any, Array] | None = None
-        if not alone and total:
-            self._sum = np.zeros_like(self.model.theta)
+        if not alone:
+            self._sum[...] = 0
         for i, piece in enumerate(pieces):
             if piece is None:
                 continue
             samples, state = group[i].samples, states[i]
-            try:
+            with _placed(place, piece, samples):
                 if piece.target is None:
                     states[i] = self._carried(piece, state)
                     continue
                 gradients, states[i], own, added = self._gradient(piece, state, tally)
+            last = gradients, piece, state, samples
+            if alone:
+                value, penalty = own, added
+            else:
                 share = piece.amount / total
-                value, penalty = (own, added) if alone else (value + share * own, penalty + share * added)
-                if not alone:
-                    self._sum += np.multiply(gradients.theta, share, dtype=self._sum.dtype)
-                last = gradients, piece, state, samples
-                if total and piece is next(p for p in reversed(pieces) if p is not None and p.target is not None):
-                    if not alone:
-                        gradients.theta[...] = self._sum
-                    norm = self._step(gradients.theta, lr)
-            except NonFiniteError as error:
-                raise placed(error, place, piece.window.start, samples) from error
-        return None if last is None else Done(value, norm, penalty, *last)
+                value, penalty = value + share * own, penalty + share * added
+                self._sum += np.multiply(gradients.theta, share, dtype=self._sum.dtype)
+        if last is None:
+            return None
+        with _placed(place, last[1], last[3]):
+            if not alone:
+                last[0].theta[...] = self._sum
+            norm = self._step(last[0].theta, lr)
+        return Done(value, norm, penalty, *last)
 
     def _carried(self, piece: Piece, state: Any) -> Any:
         """The state that the next window starts from."""
@@ -193,3 +202,12 @@ class Descent:
         else:
             self.optimizer.apply(self.model.theta, gradient)
         return norm
+
+
+@contextmanager
+def _placed(place: str, piece: Piece, samples: Array) -> Iterator[None]:
+    """An error with its place in the training and the data."""
+    try:
+        yield
+    except NonFiniteError as error:
+        raise placed(error, place, piece.window.start, samples) from error

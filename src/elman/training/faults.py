@@ -17,9 +17,7 @@ Array = NDArray[Any]
 UNCHANGED = "Parameters and optimizer are as the last complete update left them"
 
 
-def loss_error(
-    loss: Loss, value: float, d_output: Array, chosen: Array, output: Array, model: Model
-) -> NonFiniteError:
+def loss_error(loss: Loss, value: float, d_output: Array, chosen: Array, output: Array, model: Model) -> NonFiniteError:
     """Say where the output first stopped being finite, unless a parameter has, or what is wrong with the loss.
 
     A loss that is not ours may be at fault itself; one of ours can only have met too large an output.

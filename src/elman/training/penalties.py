@@ -67,7 +67,7 @@ def checked_regularizers(regularizers: Any, model: Any) -> tuple[Regularizer, ..
             )
         if getattr(each, "uses_states", False) and not takes_backward(model, "d_states"):
             raise ArgumentError(
-                f"{type(each).__name__} acts on states, and the backward pass of {type(model).__name__} takes no d_states"
+                f"{type(each).__name__} acts on states, and backward() of {type(model).__name__} takes no d_states"
             )
     return given
 

@@ -173,7 +173,11 @@ class Samples:
         if single:
             y = np.expand_dims(y, self.y_axis)
             w = w if w is None or w.shape == (1,) else np.expand_dims(w, self.y_axis)
-        self.x, self.y, self.weight = Stored(batch, self.x_axis, dtype), Stored(y, self.y_axis, _of_batches(y, dtype)), w
+        self.x, self.y, self.weight = (
+            Stored(batch, self.x_axis, dtype),
+            Stored(y, self.y_axis, _of_batches(y, dtype)),
+            w,
+        )
         self.reset = None if reset is None else reset_mask(reset, x.shape[:-1])
         if self.reset is not None and single:
             self.reset = np.expand_dims(self.reset, model.batch_axis)
@@ -304,7 +308,7 @@ def _targets(
     y: Array, name: str, dtype: np.dtype[Any], loss: Loss, output_shape: tuple[int, ...], counted: Array | None,
     missing: bool,
 ) -> Array:  # fmt: skip
-    """Checked targets: numbers of the dtype of the output, or classes as indices; those that lie elsewhere stay there."""
+    """Checked targets: numbers of the output's dtype, or classes as indices; those that lie elsewhere stay there."""
     check_target = getattr(loss, "check_target", None) or (lambda target, shape: None)
     if lies_elsewhere(y):
         check_target(y[:0], (0, *output_shape[1:]))

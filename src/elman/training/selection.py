@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError
@@ -31,8 +30,8 @@ def frozen_names(model: Model, train: Any) -> frozenset[str]:
     """
     if train is None:
         return frozenset()
-    patterns = (train,) if isinstance(train, str) else train
-    if not isinstance(patterns, Iterable) or not all(isinstance(pattern, str) for pattern in (patterns := [*patterns])):
+    patterns = [train] if isinstance(train, str) else [*train] if isinstance(train, Iterable) else [None]
+    if not all(isinstance(pattern, str) for pattern in patterns):
         raise DTypeError(f'train must be patterns of parameter names, such as ("readout.*",), got {kind(train)}')
     names = list(model.params)
     for pattern in patterns or [""]:

@@ -73,9 +73,9 @@ def warn_of_axes(model: Model, x: Any, stacklevel: int) -> None:
     if n < 2 or steps < max(LEAST_STEPS, MUCH_LONGER * n) or _smoother_along_first(x):
         return
     warnings.warn(
-        f"x of shape {x.shape} is read as {n} sequences of {steps} steps, the order (T, N, D) of this network. If it is "
-        f"{steps} sequences of {n} steps, build the layer with batch_first=True, or give x.swapaxes(0, 1) and y alike "
-        f"{SILENCE}",
+        f"x of shape {x.shape} is read as {n} sequences of {steps} steps, the order (T, N, D) of this network. If it "
+        f"is {steps} sequences of {n} steps, build the layer with batch_first=True, or give x.swapaxes(0, 1) and y "
+        f"alike {SILENCE}",
         DataWarning,
         stacklevel=stacklevel,
     )
@@ -110,8 +110,8 @@ def warn_of_scale(x: Array, y: Array | None, stacklevel: int) -> None:
         if mean > FAR or deviation > FAR:
             warnings.warn(
                 f"{name} is far from unit scale, with channels of mean up to {mean:.3g} and deviation up to "
-                f"{deviation:.3g}: units saturate, or gradients are clipped in every update. Scale it by numbers of the "
-                f"training data alone: elman.forecast.Scaler, or ({name} - mean) / std {SILENCE}",
+                f"{deviation:.3g}: units saturate, or gradients are clipped in every update. Scale it by numbers of "
+                f"the training data alone: elman.forecast.Scaler, or ({name} - mean) / std {SILENCE}",
                 DataWarning,
                 stacklevel=stacklevel,
             )
