@@ -77,7 +77,9 @@ def test_gaps_hold_anything_and_equal_weights_of_zero(truncation, batch_first):
     assert np.isfinite(missing).all()
 
 
-@pytest.mark.parametrize(("batch_size", "truncation", "accumulate"), [(10, None, 1), (3, None, 1), (4, 2, 1), (3, 3, 2)])
+@pytest.mark.parametrize(
+    ("batch_size", "truncation", "accumulate"), [(10, None, 1), (3, None, 1), (4, 2, 1), (3, 3, 2)]
+)
 def test_the_loss_of_an_epoch_is_the_weighted_mean_over_all_targets(batch_size, truncation, accumulate):
     x, y = data()
     weight = np.random.default_rng(1).uniform(size=(T, N))
@@ -97,8 +99,8 @@ def test_weights_beyond_the_ends_are_never_read():
     lengths = np.array([7, 3, 5, 7, 1, 2, 7, 6, 0, 4])
     weight = np.random.default_rng(1).uniform(0.5, 1, size=(T, N))
     beyond = np.arange(T)[:, None] >= lengths
-    theta, history = trained(x, y, lengths=lengths, sample_weight=np.where(beyond, np.nan, weight))
-    other, again = trained(x, y, sample_weight=np.where(beyond, 0, weight))
+    theta, _ = trained(x, y, lengths=lengths, sample_weight=np.where(beyond, np.nan, weight))
+    other, _ = trained(x, y, sample_weight=np.where(beyond, 0, weight))
     np.testing.assert_allclose(theta, other, rtol=0, atol=0.2)  # other batches: sequences of no steps are left out
     full, _ = trained(x, y, lengths=lengths, sample_weight=np.where(beyond, 0, weight), batch_size=N)
     same, _ = trained(x, y, sample_weight=np.where(beyond, 0, weight), batch_size=N)
@@ -153,7 +155,11 @@ def test_what_is_refused():
     infinite = y.copy()
     infinite[0, 0, 0] = np.inf
     cases = [
-        (ShapeError, r"sample_weight must have shape \(10,\) .*or \(7, 10\).*got \(7,\)", {"sample_weight": np.ones(T)}),
+        (
+            ShapeError,
+            r"sample_weight must have shape \(10,\) .*or \(7, 10\).*got \(7,\)",
+            {"sample_weight": np.ones(T)},
+        ),
         (ShapeError, "swapped", {"sample_weight": np.ones((N, T))}),
         (ArgumentError, r"sample_weight\[1\] is -1", {"sample_weight": np.array([1, -1] * 5)}),
         (ArgumentError, "finite", {"sample_weight": np.full(N, np.nan)}),

@@ -14,7 +14,7 @@ from .model import Model
 from .samples import Samples
 from .signs import warn_of_axes, warn_of_scale
 
-CALLER = 4  # frames from here to who called fit
+CALLER = 5  # frames from here to who called fit
 
 
 def training_data(
