@@ -99,6 +99,13 @@ def _rebuild(
     return NonFiniteError(message, what=what, layer=layer, gate=gate, step=step, sample=sample)
 
 
+class DataWarning(UserWarning):
+    """Data that can be computed with, and probably are not meant so: axes in another order, a scale far from 1.
+
+    To silence it: ``warnings.simplefilter("ignore", elman.errors.DataWarning)``.
+    """
+
+
 class MissingExtraError(ElmanError, ImportError):
     """An optional package is needed; the message names the extra to install."""
 

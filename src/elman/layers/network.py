@@ -83,6 +83,8 @@ class Network(Parameterised):
 
     trace_options = frozenset({"lengths", "reset", "training", "rng", "checkpoint", "buffers"})
     """Keywords of :meth:`trace` that training makes use of."""
+    backward_options = frozenset({"d_states", "readout_only"})
+    """Keywords of :meth:`backward` that training makes use of."""
 
     def __init__(self, layer: Recurrent, readout: Dense, *, at: str = "steps") -> None:
         if not isinstance(layer, Recurrent) or not isinstance(readout, Dense):
@@ -222,7 +224,7 @@ class Network(Parameterised):
 
     def backward(
         self, trace: NetworkTrace, d_output: Any, d_hn: State | None = None, *, need_x: bool = False,
-        buffers: Buffers = FRESH,
+        d_states: Any = None, readout_only: bool = False, buffers: Buffers = FRESH,
     ) -> Gradients:  # fmt: skip
         """Backpropagation through readout and time.
 
@@ -236,6 +238,12 @@ class Network(Parameterised):
             ``dL/d hn``; zero by default.
         need_x : bool, default False
             Whether to compute ``dL/dx``.
+        d_states : array_like or list of array_like, shape of ``trace.layer.output``, optional
+            A derivative by the layer's output of every step that is to be added to what comes from the readout, as that
+            of a penalty on activity.
+        readout_only : bool, default False
+            Whether to stop at the readout: the gradients of the layer's parameters are then 0, and those of x and h0
+            None, with ``state_norms`` of no steps.
         buffers : Buffers, optional
             Memory to use again: the gradients are then overwritten by the next call with the same buffers.
 
@@ -263,18 +271,34 @@ class Network(Parameterised):
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         n = layer.parameters.size
         d_rows = self.readout.rows_backward(trace.rows, d, theta[n:], buffers)
+        if flag(readout_only, "readout_only"):
+            return self._of_readout(trace, theta, n)
         at_end = self.at == "end"
+        of_states = layer.output_gradient(trace.layer, d_states)
         if at_end:
             d_state = layer.spread_final(trace.layer, d_rows, d_state)
+        elif of_states is not None:
+            d_rows.view(layer.output_size)[...] += of_states.view(layer.output_size)
         grads = layer.backward_rows(
-            trace.layer, None if at_end else d_rows, d_state, flag(need_x, "need_x"), buffers, theta[:n]
+            trace.layer, of_states if at_end else d_rows, d_state, flag(need_x, "need_x"), buffers, theta[:n]
         )
-        if not all_finite(theta[n:]):
+        self._check_readout_gradient(theta[n:])
+        return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
+
+    def _of_readout(self, trace: NetworkTrace, theta: Array, n: int) -> Gradients:
+        """The gradient of the readout alone, from the ``n``-th number of ``theta`` on."""
+        theta[:n] = 0
+        self._check_readout_gradient(theta[n:])
+        none = np.zeros((len(self.layer.stack.layouts), 0, trace.layer.batch.B))
+        return Gradients(self.parameters.view(theta), theta, None, None, none)
+
+    def _check_readout_gradient(self, gradient: Array) -> None:
+        """Refuse a gradient that overflows."""
+        if not all_finite(gradient):
             raise NonFiniteError(
                 f"the gradient of the readout's parameters overflows in {self.dtype}; scale the loss down",
                 what="gradient", layer="readout",
             )  # fmt: skip
-        return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
 
     def _inward(self, trace: NetworkTrace, d_output: Any) -> Array:
         """Checked ``dL/d output`` as rows (n, Q), 0 in the padding."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,17 @@ class Update:
         Source of the order of the samples and of dropout: its state at the end of an epoch is all the randomness that
         a resumed training needs.
     trainer_state : callable
-        Returns plain values and arrays from which ``fit(..., resume=)`` goes on: a dict.
+        At the end of an epoch it returns a dict of plain values and arrays, from which, with network, optimizer,
+        history and rng, ``fit(..., resume=)`` goes on: see :class:`ModelCheckpoint`.
+    weight : ndarray or None
+        Weight of each target in ``y``.
+    penalty : float
+        Sum of the penalties of the regularisers; not in ``loss``.
+
+    Notes
+    -----
+    With ``accumulate``, ``x``, ``y``, ``weight``, ``options``, ``state`` and ``samples`` are those of the last of the
+    batches; loss, norm and gradient are of all.
     """
 
     epoch: int
@@ -77,6 +87,17 @@ class Update:
     metrics: dict[str, float] = field(default_factory=dict)
     rng: np.random.Generator | None = None
     trainer_state: Callable[[], dict[str, Any]] = dict
+    weight: Array | None = None
+    penalty: float = 0.0
+
+
+class TrainingInfo(NamedTuple):
+    """What a callback's ``begin`` is told: the epochs of the whole run, and the record that a resumed run continues."""
+
+    model: Model
+    optimizer: Optimizer
+    epochs: int
+    history: History
 
 
 #: Called after each update; training ends if it returns True. A callback with a method ``begin(info)`` or
