@@ -1,5 +1,6 @@
 """What the pictures show, read back from matplotlib's artists: numbers of results, closed forms, labels, legends."""
 
+import itertools
 import math
 import subprocess
 import sys
@@ -569,7 +570,7 @@ class TestSeries:
         assert rate.get_yscale() == "log"
         assert (ax.get_xlabel(), rate.get_xlabel()) == ("", "epochs completed")
         boxes = [other.get_position() for other in (ax, r2, mae, rate)]
-        assert all(low.y1 <= high.y0 for high, low in zip(boxes[:-1], boxes[1:], strict=True))
+        assert all(low.y1 <= high.y0 for high, low in itertools.pairwise(boxes))
         own = plt.figure().add_subplot()
         assert history.plot(own) is own
         assert len(own.figure.axes) == 2  # the losses and their twin
