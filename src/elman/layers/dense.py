@@ -241,7 +241,8 @@ class Readout(Dense):
         self._affine = Affine(self.input_size, self.output_size, real_dtype(dtype))
         self._maps, self._kept = ((self._affine, "weight", "bias", "readout"),), Kept()
         shapes: dict[str, tuple[int, ...]] = {"weight": (self.output_size, self.input_size)}
-        if flag(bias, "bias"):
+        self.bias = flag(bias, "bias")
+        if self.bias:
             shapes["bias"] = (self.output_size,)
         self.parameters = Parameters(shapes, real_dtype(dtype))
         weight = self.parameters["weight"]
@@ -259,8 +260,7 @@ class Readout(Dense):
         return self._affine.input_gradient(self.params["weight"], delta, "d_readout_input", buffers)
 
     def __repr__(self) -> str:
-        bias = "bias" in self.params
-        return f"Readout({self.input_size}, {self.output_size}, bias={bias}, dtype={self.dtype.name!r})"
+        return f"Readout({self.input_size}, {self.output_size}, bias={self.bias}, dtype={self.dtype.name!r})"
 
 
 class MLP(Dense):

@@ -120,20 +120,6 @@ class Network(Parameterised):
         self._check_parts()
         super().load_state_dict(mapping)
 
-    def __copy__(self) -> Network:
-        """Another network with the same layer, readout and parameters: joined anew, they would leave this one."""
-        twin: Network = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("parameters", "_built")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._join()
-        self._built = True
-
     def _check_parts(self) -> None:
         """A part that was built into another network since has its parameters there: never compute with stale ones."""
         for name, part in (("layer", self.layer), ("readout", self.readout)):

@@ -13,7 +13,7 @@ from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, Stat
 from ..validation.arrays import all_finite, finite, plain
 from ..validation.words import kind
 from .engine.kept import Version
-from .fixed import Fixed
+from .rebuildable import Rebuildable
 
 Array = NDArray[Any]
 
@@ -246,7 +246,7 @@ def rounded(weights: Mapping[str, Array], dtype: np.dtype[Any]) -> dict[str, Arr
         return {name: value.astype(dtype) if value.dtype.kind == "f" else value for name, value in weights.items()}
 
 
-class Parameterised(Fixed):
+class Parameterised(Rebuildable):
     """What everything with parameters has: ``params``, ``theta``, ``state_dict``, ``load_state_dict``.
 
     Its options are fixed: see :class:`elman.layers.fixed.Fixed`. :func:`copy.copy` makes another one that shares the

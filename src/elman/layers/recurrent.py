@@ -71,6 +71,8 @@ class Recurrent(Parameterised):
 
     Attributes
     ----------
+    cell, variant, proj_size
+        As given, or chosen by the class.
     input_size, hidden_size, num_layers : int
         Sizes D and H, and the number of layers.
     bidirectional, bias, batch_first, learn_initial_state : bool
@@ -94,6 +96,7 @@ class Recurrent(Parameterised):
     ) -> None:  # fmt: skip
         self.input_size = size(input_size, "input_size", least=0)
         self.hidden_size = size(hidden_size, "hidden_size")
+        self.cell, self.variant, self.proj_size = cell, variant, proj_size
         self.num_layers = size(num_layers, "num_layers")
         self.bias, self.batch_first = flag(bias, "bias"), flag(batch_first, "batch_first")
         self.bidirectional = flag(bidirectional, "bidirectional")
