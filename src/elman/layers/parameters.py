@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,20 @@ from .engine.kept import Version
 from .rebuildable import Rebuildable
 
 Array = NDArray[Any]
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+
+
+@contextmanager
+def at_most(n: int | None) -> Iterator[None]:
+    """Refuse, within, to make more than n parameters at a time, before memory is taken: sizes came out of a file.
+
+    None takes the bound away.
+    """
+    token = _most.set(n)
+    try:
+        yield
+    finally:
+        _most.reset(token)
 
 
 class Slices(Mapping[str, Array]):
@@ -68,6 +84,9 @@ class Parameters(Mapping[str, Array]):
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], dtype: np.dtype[Any]) -> None:
         self.shapes = dict(shapes)
         self._lay_out()
+        most = _most.get()
+        if most is not None and self.size > most:
+            raise ShapeError(f"the sizes must be those of the {most} parameters that there are, got {self.size}")
         self.owner: object = self
         self.prefix = ""
         self._bind(np.zeros(self.size, dtype))

@@ -1,4 +1,4 @@
-"""A model out of its options and parameters: what copies, pickles, files and conversions to another dtype are made of."""
+"""A model out of its options and parameters: what copies, pickles, files and other dtypes are made of."""
 
 from __future__ import annotations
 
