@@ -85,7 +85,7 @@ class TensorFile(NamedTuple):
 
 def _fill(file: BinaryIO, array: Array) -> int:
     """Read the bytes of an array; how many there were."""
-    done, room = 0, memoryview(array.reshape(-1).view(np.uint8))
+    done, room = 0, array.reshape(-1).view(np.uint8).data
     while done < len(room):
         got = file.readinto(room[done:])  # type: ignore[attr-defined]
         if not got:
@@ -191,4 +191,4 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Array], me
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             little = tensors[name].dtype.newbyteorder("<")
-            file.write(memoryview(np.ascontiguousarray(tensors[name], little).reshape(-1).view(np.uint8)))
+            file.write(np.ascontiguousarray(tensors[name], little).reshape(-1).view(np.uint8).data)

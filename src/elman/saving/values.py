@@ -22,7 +22,7 @@ DEEPEST = 64
 PACKED = 16
 """From so many numbers on, a list of floats is kept as an array."""
 OTHER_KINDS = "fiucmMSU"
-"""Kinds of dtypes whose bytes are kept where the format lacks them: another byte order, complex numbers, times, words."""
+"""Kinds of dtypes whose bytes are kept where the format lacks them: other byte orders, complex numbers, times, words."""
 
 
 def encode(value: Any, name: str, tensors: dict[str, Array], depth: int = 0) -> Any:
