@@ -140,8 +140,8 @@ def save(
         "notes": notes,
         "training": encode(training or {}, "training", tensors),
     }
-    net.parameters.check_finite()
     tensors |= {NET + name: array for name, array in net.state_dict().items()}
+    net.parameters.check_finite()
     text = json.dumps(description, separators=(",", ":"), allow_nan=False)
     write_tensors(path, tensors, {DESCRIPTION: text, DIGEST: _digest(text, tensors)})
 

@@ -17,6 +17,8 @@ from .values import decode, encode
 
 CLASSES: dict[str, Any] = {each.__name__: each for each in (RNN, LSTM, GRU, MGU, Recurrent, Readout, MLP, Network)}
 """Classes that a file may name."""
+SMALL = 1 << 16
+"""Parameters up to which a model is made before it is compared with its file: the error then names what differs."""
 
 
 def describe(net: Parameterised, tensors: dict[str, Array] | None = None) -> dict[str, Any]:
@@ -89,7 +91,7 @@ def build(
         If it describes no model, or one of a class that is neither elman's nor among ``cells``.
     """
     try:
-        with at_most(None if most is None else sum(array.size for array in most.values())):
+        with at_most(None if most is None else max(SMALL, sum(array.size for array in most.values()))):
             return _build(description, cells, tensors or {}, _bounds(most))
     except StateDictError:
         raise

@@ -22,7 +22,7 @@ DEEPEST = 64
 PACKED = 16
 """From so many numbers on, a list of floats is kept as an array."""
 OTHER_KINDS = "fiucmMSU"
-"""Kinds of dtypes whose bytes are kept where the format lacks them: other byte orders, complex numbers, times, words."""
+"""Kinds of dtypes whose bytes are kept where the format lacks them: other byte orders, complex numbers, dates, text."""
 
 
 def encode(value: Any, name: str, tensors: dict[str, Array], depth: int = 0) -> Any:
@@ -59,6 +59,8 @@ def encode(value: Any, name: str, tensors: dict[str, Array], depth: int = 0) -> 
         return _table(value, name, tensors, depth)
     if type(value) is np.ndarray or isinstance(value, np.generic):
         return _array(value, name, tensors)
+    if isinstance(value, np.ndarray):
+        raise DTypeError(f"{name} must be a plain array, got {type(value).__name__}: convert it, such as .filled(0.0)")
     raise DTypeError(
         f"{name} must be made of None, truth values, numbers, strings and arrays, in lists, tuples and dicts; got "
         f"{kind(value)}"
