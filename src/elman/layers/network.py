@@ -24,6 +24,7 @@ from .loss_gradient import last_state_start, measured_loss
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
+from .stated import StatedWeights
 from .trace import Gradients, Trace, final_output, spacing
 
 Array = NDArray[Any]
@@ -110,7 +111,7 @@ class Network(Parameterised):
             part.parameters.move(self.parameters.theta[at : at + part.parameters.size], self.parameters, prefix)
             at += part.parameters.size
 
-    def state_dict(self) -> dict[str, Array]:
+    def state_dict(self) -> StatedWeights:
         """Copies of all parameters by name."""
         self._check_parts()
         return super().state_dict()

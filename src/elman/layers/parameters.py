@@ -16,6 +16,7 @@ from ..validation.arrays import all_finite, finite, plain
 from ..validation.words import kind
 from .engine.kept import Version
 from .rebuildable import Rebuildable
+from .stated import StatedWeights, check_stated, stated
 
 Array = NDArray[Any]
 _most: ContextVar[int | None] = ContextVar("most", default=None)
@@ -289,9 +290,9 @@ class Parameterised(Rebuildable):
         """float32 or float64."""
         return self.theta.dtype
 
-    def state_dict(self) -> dict[str, Array]:
-        """Copies of the parameters under PyTorch's names."""
-        return self.parameters.copy()
+    def state_dict(self) -> StatedWeights:
+        """Copies of the parameters under PyTorch's names: a dict, with what they are of in its attribute ``stated``."""
+        return StatedWeights(self.parameters.copy(), stated(self))
 
     def load_state_dict(self, mapping: Mapping[str, ArrayLike]) -> None:
         """Set all parameters from arrays under PyTorch's names, exactly or not at all.
@@ -300,12 +301,15 @@ class Parameterised(Rebuildable):
         ----------
         mapping : mapping of str to array_like
             The names of ``params``, each once. Numbers must be ones that ``dtype`` holds: to load float64 weights
-            into float32, round them first, ``{name: w.astype("float32") for name, w in weights.items()}``.
+            into float32, round them first, ``{name: w.astype("float32") for name, w in weights.items()}``. Those of
+            ``state_dict()`` know what they are of, and do not go into a model that would compute other things with
+            them: those of tanh not into relu, of ``reset_after=True`` not into False. ``dict(weights)`` does.
 
         Raises
         ------
         StateDictError, ShapeError, DTypeError, ArgumentError
             For missing or unknown names, numbers that would be rounded, wrong shapes, values that are not real numbers
-            or not finite. Nothing has been changed.
+            or not finite; for weights of a model that computes other things. Nothing has been changed.
         """
+        check_stated(self, mapping)
         self.parameters.load(mapping)
