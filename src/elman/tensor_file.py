@@ -28,6 +28,8 @@ DTYPES = {
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items() if name != "BF16"}
 LONGEST_HEADER = 100_000_000
 """Bytes that the format allows a header."""
+DESCRIPTION, NET = "elman.saved", "net."
+"""Where in the metadata of a file of :func:`elman.save` its description is, and how names of parameters begin."""
 MOST_AXES = 32
 """Axes that every NumPy has."""
 

@@ -214,7 +214,6 @@ def test_cells_stacks_and_kinds_of_file(capsys, tmp_path, ending, inputs):
     if ending == "npz":
         np.savez(path, **layer.state_dict())
     elif ending == "safetensors":
-        pytest.importorskip("safetensors")
         elman.interop.save_safetensors(layer, path)
     else:
         torch = pytest.importorskip("torch")
@@ -239,7 +238,6 @@ STATED = [
 
 @pytest.mark.parametrize("make", STATED)
 def test_what_the_file_states_is_obeyed(capsys, tmp_path, inputs, make):
-    pytest.importorskip("safetensors")
     model = make()
     elman.interop.save_safetensors(model, tmp_path / "w.safetensors")
     code, out, err = run(capsys, "diagnose", tmp_path / "w.safetensors", "--input", inputs)
@@ -250,7 +248,6 @@ def test_what_the_file_states_is_obeyed(capsys, tmp_path, inputs, make):
 
 
 def test_what_is_stated_is_printed_in_one_order(capsys, tmp_path, inputs):
-    pytest.importorskip("safetensors")
     elman.interop.save_safetensors(STATED[5](), tmp_path / "w.safetensors")
     _, out, _ = run(capsys, "diagnose", tmp_path / "w.safetensors", "--input", inputs)
     stated = "STATED by the file: Network(at='end'), layer. GRU(reset_after=False), readout. Readout()"
@@ -259,7 +256,6 @@ def test_what_is_stated_is_printed_in_one_order(capsys, tmp_path, inputs):
 
 def test_an_identity_network_that_explodes_is_said_to_explode(capsys, tmp_path, inputs):
     """As a tanh network it would be saturated, and its gradient vanish."""
-    pytest.importorskip("safetensors")
     layer = elman.RNN(2, 6, nonlinearity="identity", rng=0)
     layer.params["weight_hh_l0"][...] *= 1.5
     elman.interop.save_safetensors(layer, tmp_path / "w.safetensors")
@@ -281,7 +277,6 @@ def test_an_identity_network_that_explodes_is_said_to_explode(capsys, tmp_path, 
     ],
 )
 def test_what_contradicts_the_file_is_refused(capsys, tmp_path, make, flags, words):
-    pytest.importorskip("safetensors")
     path = tmp_path / "w.safetensors"
     elman.interop.save_safetensors(make(), path)
     code, out, err = run(capsys, "diagnose", path, *flags)
@@ -300,7 +295,6 @@ def test_what_contradicts_the_file_is_refused(capsys, tmp_path, make, flags, wor
 )
 def test_what_agrees_with_the_file_or_stands_in_for_it(capsys, tmp_path, inputs, make, flags):
     """The same flags beside a file that states it, and beside one that cannot."""
-    pytest.importorskip("safetensors")
     layer = make()
     elman.interop.save_safetensors(layer, tmp_path / "w.safetensors")
     np.savez(tmp_path / "w.npz", **layer.state_dict())
@@ -426,7 +420,6 @@ def test_a_pickle_of_another_kind_is_not_run(capsys, tmp_path):
     ],
 )
 def test_other_files_never_give_a_traceback(capsys, tmp_path, content, words):
-    pytest.importorskip("safetensors")
     pytest.importorskip("torch")
     path = tmp_path / "w"
     path.write_bytes(content)

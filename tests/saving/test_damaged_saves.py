@@ -15,8 +15,8 @@ from file_damage import damaged
 
 import elman
 from elman.errors import ArgumentError, ElmanError, StateDictError
-from elman.saving.file import DESCRIPTION, DIGEST, _digest
-from elman.tensor_file import open_tensors, write_tensors
+from elman.saving.file import DIGEST, _digest
+from elman.tensor_file import DESCRIPTION, open_tensors, write_tensors
 
 
 def example():

@@ -17,7 +17,7 @@ from .._version import __version__
 from ..errors import DTypeError, StateDictError
 from ..files import check_target, shown
 from ..layers.parameters import Parameterised
-from ..tensor_file import TensorFile, open_tensors, write_tensors
+from ..tensor_file import DESCRIPTION, NET, TensorFile, open_tensors, write_tensors
 from ..training import History, Optimizer
 from ..validation.words import kind
 from .companions import (
@@ -36,10 +36,8 @@ from .values import decode, encode
 Array = NDArray[Any]
 FORMAT = 1
 """Of the description; raised when an older elman would misread it."""
-DESCRIPTION, DIGEST = "elman.saved", "elman.digest"
-"""Where in the header the description is, and the digest of it and of the arrays."""
-NET = "net."
-"""What the names of the parameters begin with."""
+DIGEST = "elman.digest"
+"""Where in the metadata the digest of the description and of the arrays is."""
 
 
 @dataclass(frozen=True, eq=False)
