@@ -24,6 +24,7 @@ from .engine.buffers import Buffers, Fresh, scratch
 from .engine.kept import Kept, Version
 from .engine.rows import Rows
 from .parameters import Parameterised, Parameters
+from .trace import bytes_of, in_bytes
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -49,6 +50,15 @@ class DenseTrace:
     version: Version
     hn: None = None
 
+    def __repr__(self) -> str:
+        hidden = "" if self.hidden is None else f"hidden {self.hidden.shape}, "
+        return f"DenseTrace(output {self.output.shape}, {hidden}{in_bytes(self.nbytes)})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays in it, those of the input included."""
+        return bytes_of(rows.flat for rows in self.rows)
+
 
 @dataclass(frozen=True, eq=False)
 class DenseGradients:
@@ -67,6 +77,9 @@ class DenseGradients:
     params: Mapping[str, Array]
     theta: Array
     x: Array
+
+    def __repr__(self) -> str:
+        return f"DenseGradients({', '.join(self.params)}; x {self.x.shape})"
 
 
 class Dense(Parameterised):

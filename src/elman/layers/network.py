@@ -25,7 +25,7 @@ from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
 from .stated import StatedWeights
-from .trace import Gradients, Trace, final_output, spacing
+from .trace import Gradients, Trace, bytes_of, final_output, in_bytes, shape_of, spacing
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -52,6 +52,14 @@ class NetworkTrace:
     readout_layout: tuple[Any, ...]
     readout_version: Version
     at: str
+
+    def __repr__(self) -> str:
+        return f"NetworkTrace(output {shape_of(self.output)}, {in_bytes(self.nbytes)}, layer={self.layer!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays in it, the layer's included."""
+        return self.layer.nbytes + bytes_of(rows.flat for rows in self.rows[1:])
 
 
 class Network(Parameterised):

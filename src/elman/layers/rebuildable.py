@@ -107,7 +107,9 @@ def base_of(kind: type) -> type:
 
 def options_of(model: Rebuildable) -> dict[str, Any]:
     """Keywords with which the constructor of :func:`base_of` makes such a model again, but for its parameters."""
-    found = {n: getattr(model, n) for n in signature(base_of(type(model))).parameters if hasattr(model, n)}
+    kind = type(model)
+    names = [n for n in signature(base_of(kind)).parameters if n in model.__dict__ or hasattr(kind, n)]
+    found = {n: getattr(model, n) for n in names}
     return {n: value.name if isinstance(value, np.dtype) else value for n, value in found.items()}
 
 
