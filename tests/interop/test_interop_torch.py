@@ -1,8 +1,11 @@
 """PyTorch's modules and files: parity of outputs, exact weights both ways, and a refusal for everything else."""
 
+import argparse
+import functools
 import itertools
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -422,10 +425,73 @@ def test_load_pt(tmp_path):
 def test_a_checkpoint_is_asked_by_key(tmp_path):
     path, module = tmp_path / "checkpoint.pt", module_of("GRU")
     torch.save({"epoch": 3, "state_dict": module.state_dict()}, path)
-    assert np.array_equal(from_torch(load_pt(path, key="state_dict")).theta, from_torch(module).theta)
-    for key, words in ((None, "'epoch' .*'state_dict'"), ("model", "'model'.*'state_dict'"), ("epoch", "int")):
+    for key in ("state_dict", None):  # which is the only entry that holds tensors by name
+        assert np.array_equal(from_torch(load_pt(path, key=key)).theta, from_torch(module).theta)
+    for key, words in (("model", "'model'.*'state_dict'"), ("epoch", "int")):
         with pytest.raises(StateDictError, match=words):
             load_pt(path, key=key)
+    torch.save({"epoch": 3, "state_dict": module.state_dict(), "average": module.state_dict()}, path)
+    with pytest.raises(StateDictError, match="'epoch' .*give its name as key .*such as 'state_dict' or 'average'"):
+        load_pt(path)
+    torch.save({"epoch": 3}, path)
+    with pytest.raises(StateDictError, match="'epoch' .*such as 'state_dict'"):
+        load_pt(path)
+
+
+class Settings(dict):
+    """As the hyperparameters in a checkpoint of Lightning: a dictionary whose entries are attributes."""
+
+    def __setstate__(self, state):
+        pytest.fail("an object of the file was made")
+
+
+class Running:
+    """Unpickling it would run text, by a function that torch's reader knows no rule for."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return exec, (f"open({str(self.mark)!r}, 'w')",)
+
+
+def test_weights_beside_other_things(tmp_path):
+    """What stands beside the weights is neither imported nor made nor run."""
+    path, mark, module = tmp_path / "lightning.ckpt", tmp_path / "ran", module_of("GRU")
+    settings = Settings(units=4)
+    settings.note = "n"
+    checkpoint = {
+        "epoch": 3,
+        "pytorch-lightning_version": "2.1.0",
+        "state_dict": {f"model.rnn.{k}": v for k, v in module.state_dict().items()},
+        "optimizer_states": [{"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]}],
+        "hyper_parameters": argparse.Namespace(units=4, folder=Path("data"), nested=[Settings(a=1)]),
+        "hparams": settings,
+        "callbacks": {Running(mark): {"best": np.float64(0.5)}},
+        "loops": functools.partial(print, Running(mark)),
+    }
+    torch.save(checkpoint, path)
+    for key in (None, "state_dict"):
+        weights = load_pt(path, key=key, prefix="model.rnn.")
+        assert weights.keys() == module.state_dict().keys()
+        assert all(np.array_equal(weights[k], v.numpy()) for k, v in module.state_dict().items())
+    assert not mark.exists()
+    with pytest.raises(StateDictError, match="under 'hyper_parameters', got the entries \\(none\\)"):
+        load_pt(path, key="hyper_parameters")
+    # nothing is left behind in torch: it refuses the file as before
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(path, weights_only=True)
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        torch.save({"w": torch.ones(2), "n": argparse.Namespace(a=1)}, path)
+        assert torch.load(path, weights_only=True)["n"].a == 1
+    with pytest.raises(StateDictError, match=r"'w' \(Tensor\), 'n'"):
+        load_pt(path)
+
+
+def test_an_object_as_a_whole_stays_refused(tmp_path):
+    torch.save(argparse.Namespace(w=torch.ones(2)), tmp_path / "a.pt")
+    with pytest.raises(StateDictError, match="it holds other objects, first argparse.Namespace.*Nothing of it was run"):
+        load_pt(tmp_path / "a.pt")
 
 
 class Malicious:
