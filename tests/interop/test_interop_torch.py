@@ -246,6 +246,62 @@ def test_a_network_becomes_a_module_dict_of_its_names():
     assert np.array_equal(elman.Network(*parts).theta, net.theta)
 
 
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu", "sigmoid", "identity"])
+def test_perceptrons_there_and_back(nonlinearity, dtype):
+    mlp = elman.MLP(3, 5, 2, nonlinearity, dtype=dtype, rng=0)
+    mlp.theta[:] = np.random.default_rng(1).standard_normal(mlp.theta.size)
+    module, x = to_torch(mlp), np.random.default_rng(0).standard_normal((6, 3)).astype(dtype)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(mlp(x), expected, rtol=1e-12 if dtype == "float64" else 1e-5, atol=1e-6)
+    back = from_torch(module)
+    assert repr(back) == repr(mlp)
+    assert back.theta.tobytes() == mlp.theta.tobytes()
+    inside = torch.nn.ModuleDict({"head": module})
+    assert from_torch(inside, prefix="head.").theta.tobytes() == mlp.theta.tobytes()
+    with pytest.raises(ArgumentError, match="nonlinearity must not be given"):
+        from_torch(module, nonlinearity="tanh")
+
+
+def test_modules_that_are_no_perceptron_and_no_network():
+    n = torch.nn
+    for module, error, words in (
+        (
+            n.Sequential(n.Linear(3, 4), n.Tanh(), n.Linear(4, 2, bias=False)),
+            ArgumentError,
+            'none as 2.bias.*prefix="0"',
+        ),
+        (n.Sequential(n.Linear(3, 4), n.GELU(), n.Linear(4, 2)), DTypeError, "parts as prefix: 0, 2"),
+        (n.Sequential(n.Linear(3, 4), n.Tanh(), n.Linear(4, 2), n.Tanh()), DTypeError, "parts as prefix: 0, 2"),
+        (n.ModuleDict({"layer": n.GRU(3, 4)}), DTypeError, "parts as prefix: layer"),
+        (n.ModuleDict({"layer": n.GRU(3, 4), "readout": n.Linear(5, 2)}), ShapeError, "readout must read"),
+        (n.ModuleDict({"layer": n.Linear(3, 4), "readout": n.Linear(4, 2)}), DTypeError, "a network is"),
+    ):
+        with pytest.raises(error, match=words):
+            from_torch(module)
+
+
+@pytest.mark.parametrize("at", ["steps", "end"])
+@pytest.mark.parametrize("head", [lambda: elman.Readout(8, 2, rng=1), lambda: elman.MLP(8, 5, 2, "relu", rng=1)])
+def test_networks_there_and_back(head, at):
+    net = elman.Network(elman.LSTM(3, 4, 2, bidirectional=True, rng=0, bias_init="uniform"), head())
+    modules, x = to_torch(net), np.random.default_rng(0).standard_normal((5, 2, 3))
+    with torch.no_grad():
+        hidden, _ = modules["layer"](torch.from_numpy(x))
+        np.testing.assert_allclose(modules["readout"](hidden).numpy(), net(x)[0], rtol=1e-11, atol=1e-14)
+    back = from_torch(modules, at=at)
+    assert back.at == at
+    assert repr(back.layer) == repr(net.layer)
+    assert back.theta.tobytes() == net.theta.tobytes()
+    narrow = from_torch(modules.float())
+    assert narrow.dtype == narrow.layer.dtype == np.float32
+    assert np.array_equal(narrow.theta, net.theta.astype("float32"))
+    # elman's own arrays say all of it
+    again = from_torch(net.state_dict())
+    assert repr(again) == repr(net)
+    assert again.theta.tobytes() == net.theta.tobytes()
+
+
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float8_e5m2", "float32"])
 def test_narrow_numbers_become_float32_exactly(kind):
     weights = {n: p.detach().to(getattr(torch, kind)) for n, p in module_of("GRU").named_parameters()}
@@ -370,8 +426,9 @@ def test_modules_that_are_refused(module, options, error, words):
         (lambda: elman.GRU(3, 4, learn_initial_state=True), ArgumentError, "learn_initial_state = True"),
         (lambda: elman.LSTM(3, 4, zoneout=0.1), ArgumentError, r"zoneout = \(0\.1"),
         (lambda: elman.LSTM(3, 4, recurrent_dropout=0.1), ArgumentError, "recurrent_dropout = 0.1"),
-        (lambda: elman.MLP(3, 4, 2), DTypeError, "MLP"),
-        (lambda: elman.Network(elman.RNN(3, 4), elman.MLP(4, 4, 2)), DTypeError, "MLP"),
+        (lambda: elman.MGU(3, 4), DTypeError, "MGU: PyTorch has no such layer"),
+        (lambda: elman.MLP(0, 4, 2), ArgumentError, "input_size = 0"),
+        (lambda: elman.Network(elman.GRU(3, 4), elman.Readout(4, 2), at="end"), ArgumentError, "piece by piece"),
     ],
 )
 def test_layers_that_torch_does_not_have(model, error, words):
