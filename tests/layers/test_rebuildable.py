@@ -111,6 +111,10 @@ def test_what_a_user_adds_travels_along():
         assert twin.note is not model.note
 
 
+def test_a_layer_of_no_named_class_shows_its_cell():
+    assert repr(MODELS["projected"]()) == "Recurrent(lstm, 'projected', 3, 7, proj_size=2)"
+
+
 def test_parts_of_a_network_stay_parts():
     net = MODELS["Network"]()
     one, layer = pickle.loads(pickle.dumps((net, net.layer)))

@@ -11,6 +11,7 @@ from elman.cells import MGU as MGU_CELL
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, StateDictError, WriteError
 from elman.layers.recurrent import Recurrent
 from elman.saving import build, describe
+from elman.saving.companions import SCALERS
 from elman.tensor_file import open_tensors, write_tensors
 
 
@@ -213,6 +214,15 @@ class TestBeside:
         optimizer.step(one, np.ones(one.size))
         saved.optimizer.step(other, np.ones(one.size))
         assert np.array_equal(one, other)
+
+    def test_a_scaler_of_elman_need_not_be_given(self, path, monkeypatch):
+        """Its module is found by a table, and not by what the file says."""
+        monkeypatch.setitem(SCALERS, "Scale", __name__)
+        elman.save(path, network(), scaler=Scale(2.5))
+        assert elman.load(path).scaler.mean == 2.5
+        monkeypatch.setitem(SCALERS, "Scale", "elman.no_such_module")
+        with pytest.raises(StateDictError, match=r"scaler: a scaler of the class 'Scale'.*cells=\[Scale\]"):
+            elman.load(path)
 
     def test_what_is_not_given_is_not_there(self, path):
         elman.save(path, network())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -105,10 +106,16 @@ def base_of(kind: type) -> type:
     return next(each for each in kind.__mro__ if each.__module__.startswith(f"{__package__}."))
 
 
+@cache
+def _arguments(base: type) -> tuple[str, ...]:
+    """Names of the arguments of a class's constructor."""
+    return tuple(signature(base).parameters)
+
+
 def options_of(model: Rebuildable) -> dict[str, Any]:
     """Keywords with which the constructor of :func:`base_of` makes such a model again, but for its parameters."""
     kind = type(model)
-    names = [n for n in signature(base_of(kind)).parameters if n in model.__dict__ or hasattr(kind, n)]
+    names = [n for n in _arguments(base_of(kind)) if n in model.__dict__ or hasattr(kind, n)]
     found = {n: getattr(model, n) for n in names}
     return {n: value.name if isinstance(value, np.dtype) else value for n, value in found.items()}
 
@@ -116,7 +123,7 @@ def options_of(model: Rebuildable) -> dict[str, Any]:
 def rebuild(model: Rebuildable, options: Mapping[str, Any]) -> None:
     """Run the constructor on what ``object.__new__`` made, without drawing weights that are written afterwards."""
     base: Any = base_of(type(model))
-    first = {name: value for name, value in BLANK.items() if name in signature(base).parameters}
+    first = {name: value for name, value in BLANK.items() if name in _arguments(base)}
     base.__init__(model, **options, **first)
 
 

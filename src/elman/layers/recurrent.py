@@ -145,8 +145,13 @@ class Recurrent(Parameterised):
 
     def __repr__(self) -> str:
         """The call that makes such a layer, but for its initial weights; options at their defaults are left out."""
+        parameters = signature(type(self)).parameters
         shown = [str(self.input_size), str(self.hidden_size)]
-        for name, parameter in list(signature(type(self)).parameters.items())[2:]:
+        if "cell" in parameters:  # of no class that is named after it
+            shown[:0] = [self.cell.name, repr(self.variant)]
+        for name, parameter in parameters.items():
+            if name in ("cell", "variant", "input_size", "hidden_size"):
+                continue
             value, default = getattr(self, name, parameter.default), parameter.default
             default = (0.0,) * len(self.zoneout) if name == "zoneout" else default
             if value != default:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def made_scaler(said: Mapping[str, Any], tensors: Mapping[str, Array], cells: Co
     """The scaler that :func:`described_scaler` described."""
     name = said["class"]
     given = any(isinstance(each, type) and each.__name__ == name for each in cells)
-    if name in SCALERS and not given:
+    if name in SCALERS and not given and find_spec(SCALERS[name]):
         made: Any = getattr(import_module(SCALERS[name]), name)
     else:
         made = _own(name, cells, "a scaler")
