@@ -347,6 +347,16 @@ def test_a_part_of_a_checkpoint(capsys, checkpoint, inputs, prefix):
     assert str(elman.diagnose(expected, np.load(inputs), rng=0)) in out
 
 
+def test_a_file_of_save_is_diagnosed_as_what_it_is(capsys, tmp_path, inputs):
+    net = elman.Network(elman.GRU(2, 4, reset_after=False, rng=0), elman.Readout(4, 1, rng=1))
+    elman.save(tmp_path / "model.safetensors", net, training={"weight_hh_l0": np.zeros((3, 3))})
+    code, out, err = run(capsys, "diagnose", tmp_path / "model.safetensors", "--input", inputs)
+    assert (code, err) == (0, "")
+    assert "STATED by the file: Network(at='steps'), layer. GRU(reset_after=False), readout. Readout()" in out
+    assert str(elman.diagnose(net, np.load(inputs), rng=0)) in out
+    assert "NOT USED" not in out
+
+
 def test_what_a_file_holds_is_listed(capsys, checkpoint):
     _, path = checkpoint
     # the one entry that holds tensors by name need not be told

@@ -88,6 +88,15 @@ def test_pickles_hold_parameters_and_little_else(name):
     assert all(text.startswith(allowed) and "engine" not in text for text in modules), modules
 
 
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_every_protocol_of_pickle(protocol):
+    for name in ("all options", "Network of Scaled"):
+        model = MODELS[name]()
+        twin = pickle.loads(pickle.dumps(model, protocol))
+        assert repr(twin) == repr(model)
+        assert twin.theta.tobytes() == model.theta.tobytes()
+
+
 def test_a_large_layer_costs_no_more():
     model = elman.LSTM(30, 100, 3, bidirectional=True, rng=0)
     assert len(pickle.dumps(model)) < 1000 + model.theta.nbytes

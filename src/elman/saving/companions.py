@@ -70,7 +70,18 @@ def described_history(history: Any, tensors: dict[str, Array]) -> Any:
 
 def made_history(said: Any, tensors: Mapping[str, Array]) -> History:
     """The record that :func:`described_history` described."""
-    return History(**decode(said, tensors))
+    said, empty = decode(said, tensors), History()
+    for name, value in said.items():
+        if not _fits(value, getattr(empty, name)):
+            raise StateDictError(f"{shown(name)} is {kind(value)}")
+    return History(**said)
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Whether a value is of the kind of a field's default; a number where that is None or a number with a point."""
+    if default is None:
+        return value is None or type(value) in (int, float)
+    return type(value) is type(default) or (type(default) is float and type(value) is int)
 
 
 def described_rng(rng: Any, tensors: dict[str, Array]) -> Any:

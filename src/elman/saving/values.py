@@ -60,7 +60,10 @@ def encode(value: Any, name: str, tensors: dict[str, Array], depth: int = 0) -> 
     if type(value) is np.ndarray or isinstance(value, np.generic):
         return _array(value, name, tensors)
     if isinstance(value, np.ndarray):
-        raise DTypeError(f"{name} must be a plain array, got {type(value).__name__}: convert it, such as .filled(0.0)")
+        raise DTypeError(
+            f"{name} must be a plain array, got {type(value).__name__}: convert it, a masked array by .filled(0.0), "
+            "others by np.array(a)"
+        )
     raise DTypeError(
         f"{name} must be made of None, truth values, numbers, strings and arrays, in lists, tuples and dicts; got "
         f"{kind(value)}"
