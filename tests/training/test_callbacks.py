@@ -22,15 +22,12 @@ def network():
 
 
 def trained(*callbacks, epochs=12, validation=HELD_OUT, lr=0.2, net=None, **options):
-    """Train, at a learning rate that makes losses go up and down, and say that it has ended."""
+    """Train, at a learning rate that makes losses go up and down."""
     net = network() if net is None else net
     history = elman.fit(
         net, X, Y, optimizer=elman.Adam(lr), epochs=epochs, validation=validation, callbacks=callbacks,
         progress=False, rng=0, **options,
     )  # fmt: skip
-    for callback in callbacks:
-        if hasattr(callback, "end"):
-            callback.end(history, net)
     return net, history
 
 
@@ -193,7 +190,6 @@ def test_a_resumed_log_has_every_epoch_once_and_whole(tmp_path):
 def test_a_log_takes_the_same_object_for_two_trainings(tmp_path):
     log = elman.CSVLog(tmp_path / "run.csv")
     trained(log, epochs=3)
-    log.begin()
     trained(log, epochs=2)
     assert len(rows(tmp_path / "run.csv")) == 2
 
@@ -264,3 +260,83 @@ def test_a_checkpoint_holds_what_training_goes_on_from(tmp_path, monkeypatch):
     assert len(saves.calls) == 1  # it knows the best of before
     with pytest.raises(StateDictError, match="must have the key best"):
         other.load_state_dict({})
+
+
+class Killed(Exception):
+    pass
+
+
+class Kill:
+    """Ends a training as a crash would, after the given update."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def __call__(self, update):
+        if update.step == self.at:
+            raise Killed
+
+
+def everything(folder, at=None, **options):
+    """Callbacks and a schedule that all have a state."""
+    callbacks = (
+        elman.ModelCheckpoint(folder / "run.safetensors", **options),
+        elman.KeepBest("validation_rmse"),
+        elman.EarlyStopping(30),
+        elman.CSVLog(folder / "run.csv"),
+        Kill(at),
+    )
+    schedule = elman.schedules.WarmUp(5, elman.schedules.OnPlateau(1, 0.7))
+    return {"callbacks": callbacks, "schedule": schedule, "metrics": ("rmse", "r2"), "progress": False, "rng": 3}
+
+
+@pytest.mark.parametrize("optimizer", [elman.AdamW, elman.RMSprop, lambda lr: elman.SGD(lr, 0.9, nesterov=True)])
+@pytest.mark.parametrize("at", [6, 13, 18])
+def test_a_killed_training_goes_on_to_the_same_bits(tmp_path, optimizer, at):
+    """Killed within an epoch, two epochs after its last checkpoint perhaps; the log and all states are the same too."""
+    data = {"epochs": 9, "batch_size": 7, "validation": HELD_OUT}
+    folders = [tmp_path / name for name in ("whole", "killed")]
+    for folder in folders:
+        folder.mkdir()
+    whole, first = network(), network()
+    options = everything(folders[0], every=2)
+    history = elman.fit(whole, X, Y, optimizer=optimizer(0.05), **data, **options)
+
+    killed = everything(folders[1], at, every=2)
+    with pytest.raises(Killed):
+        elman.fit(first, X, Y, optimizer=optimizer(0.05), **data, **killed)
+    saved = elman.load(folders[1] / "run.safetensors")
+    again = everything(folders[1], every=2)
+    resumed = elman.fit(saved.net, X, Y, resume=saved, **data, **again)
+    assert resumed == history
+    assert saved.net.theta.tobytes() == whole.theta.tobytes()
+    assert (folders[0] / "run.csv").read_bytes() == (folders[1] / "run.csv").read_bytes()
+    for one, other in zip(options["callbacks"][1:3], again["callbacks"][1:3], strict=True):
+        assert repr(one) == repr(other)
+        assert one.theta.tobytes() == other.theta.tobytes()
+    assert options["schedule"].state_dict() == again["schedule"].state_dict()
+    assert len(set(history.lr)) > 3  # the schedule did something
+
+
+def test_a_checkpoint_is_a_model(tmp_path):
+    path = tmp_path / "run.safetensors"
+    every = Thetas()
+    _, history = trained(every, elman.ModelCheckpoint(path, best_only=True))
+    best = int(np.argmin(history.validation_loss))
+    saved = elman.load(path)
+    assert saved.net.theta.tobytes() == every.record[best].tobytes()
+    assert saved.history.validation_loss == history.validation_loss[: best + 1]
+
+
+def test_ctrl_c_restores_the_best(monkeypatch):
+    import signal
+
+    every, keep = Thetas(), elman.KeepBest()
+
+    def interrupt(update):
+        if update.epoch_ended and update.epoch == 8:
+            signal.raise_signal(signal.SIGINT)
+
+    net, history = trained(every, keep, interrupt)
+    assert history.interrupted
+    assert net.theta.tobytes() == every.record[int(np.argmin(history.validation_loss))].tobytes()
