@@ -77,23 +77,24 @@ KINDS = {
     "array": (
         "start h0 d_output d_hn lengths reset state x_t W v u s0 inputs states series frame start jacobians "
         "gains input_variances x_const starts window trajectories levels input_mean input_sd "
-        "input_autocorrelation lags theta gradient weights mapping norms y x"
+        "input_autocorrelation lags theta gradient weights mapping norms y x sample_weight"
     ),
     "flag": (
         "clear bias batch_first bidirectional learn_initial_state reset_after training need_x keep_output reverse "
-        "bounds singular_values nesterov progress initial_state"
+        "bounds singular_values nesterov progress initial_state restore_best best_only"
     ),
     "number": (
         "dropout recurrent_dropout zoneout forget_bias lr momentum eps betas max_norm clip_norm threshold "
         "tolerance target gain radius input_variance bias_variance noise_variance slow tol separation "
-        "probability amount rtol factor"
+        "probability amount rtol factor weight_decay alpha min_delta"
     ),
     "size": (
         "input_size hidden_size output_size num_layers proj_size batch_size epochs truncation checkpoint "
         "n_steps T n t t0 t1 sequence layer vectors every sequences length stride delay symbols bits k warmup "
-        "settle interval blocks max_lag max_iterations max_runs max_sequences points point split directions"
+        "settle interval blocks max_lag max_iterations max_runs max_sequences points point split directions patience "
+        "washout"
     ),
-    "choice": "nonlinearity at loss level lever at variant activation recurrent_activation",
+    "choice": "nonlinearity at loss level lever at variant activation recurrent_activation method missing",
     "dtype": "dtype dtypes",
     "rng": "rng",
     "initializer": "weight_ih_init weight_hh_init bias_init weight_init initializer weight_ih weight_hh",
@@ -294,6 +295,49 @@ CALLS = {
         *arguments(elman.Adam, {"number": "lr eps"}),
         ("betas", "number", lambda v: elman.Adam(betas=(v, 0.9))),
         ("betas", "number", lambda v: elman.Adam(betas=(0.9, v))),
+    ],
+    "AdamW": [
+        *arguments(elman.AdamW, {"number": "lr eps weight_decay"}),
+        ("betas", "number", lambda v: elman.AdamW(betas=(v, 0.9))),
+    ],
+    "RMSprop": arguments(elman.RMSprop, {"number": "lr alpha eps momentum"}),
+    "KeepBest": arguments(elman.KeepBest, {"number": "min_delta"}),
+    "EarlyStopping": arguments(
+        elman.EarlyStopping, {"size": "patience", "number": "min_delta", "flag": "restore_best"}, patience=3
+    ),
+    "ModelCheckpoint": arguments(elman.ModelCheckpoint, {"size": "every", "flag": "best_only"}, path="never written"),
+    "Readout.solve": [
+        (name, kind, lambda v, name=name: elman.Readout(2, 1).solve(**{"states": X, "y": Y, name: v}), *good)
+        for name, kind, *good in (
+            ("states", "array", X),
+            ("y", "array", Y),
+            ("washout", "size"),
+            ("batch_first", "flag"),
+        )
+    ],
+    "minimize": [
+        (
+            name,
+            kind,
+            lambda v, name=name: elman.minimize(
+                **{"net": network(), "x": X, "y": Y, "max_iterations": 1, "progress": False, name: v}
+            ),
+            *good,
+        )
+        for name, kind, *good in (
+            ("x", "array", X),
+            ("y", "array", Y),
+            ("lengths", "array", np.array([4, 2, 1])),
+            ("reset", "array", np.zeros((4, 3), bool)),
+            ("sample_weight", "array", np.ones(3)),
+            ("missing", "choice"),
+            ("method", "choice"),
+            ("loss", "choice"),
+            ("max_iterations", "size"),
+            ("batch_size", "size"),
+            ("tolerance", "number"),
+            ("progress", "flag"),
+        )
     ],
     "optimizer": [
         ("gradient", "array", lambda v: elman.Adam().step(np.ones(3), v), np.ones(3)),
@@ -592,6 +636,16 @@ ELSEWHERE |= {
     "to_onnx(layer)": ("object", elman.interop.to_onnx),
     "to_onnx(path)": ("path or none", lambda v: elman.interop.to_onnx(rnn(), v)),
     "save_safetensors(model)": ("object", lambda v: elman.interop.save_safetensors(v, "never written")),
+    "CSVLog(path)": ("path", elman.CSVLog),
+    "ModelCheckpoint(path)": ("path", elman.ModelCheckpoint),
+    "minimize(net)": ("object", lambda v: elman.minimize(v, X, Y)),
+    "mse(output, metric)": ("array", lambda v: elman.metrics.mse(v, OUTPUT), OUTPUT),
+    "rmse(target)": ("array", lambda v: elman.metrics.rmse(OUTPUT, v), OUTPUT),
+    "mae(weight)": ("array", lambda v: elman.metrics.mae(OUTPUT, OUTPUT, v), np.ones(4)),
+    "accuracy(output)": ("array", lambda v: elman.metrics.accuracy(v, CLASSES), OUTPUT),
+    "Cosine(epochs)": ("size", elman.schedules.Cosine),
+    "StepDecay(factor)": ("number", lambda v: elman.schedules.StepDecay(2, v)),
+    "OnPlateau(patience)": ("size", elman.schedules.OnPlateau),
     "check_cell(cell)": ("object", elman.testing.check_cell),
     "astype(dtype)": ("dtype", lambda v: network().astype(v)),
     "save(path)": ("path", lambda v: elman.save(v, rnn())),
