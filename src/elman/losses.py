@@ -224,7 +224,7 @@ def get_loss(loss: str | Loss) -> Loss:
     return loss
 
 
-def checked(loss: Loss, output: Array, target: Array) -> tuple[float, Array]:
+def checked(loss: Any, output: Array, target: Array, weight: Array | None = None) -> tuple[float, Array]:
     """Value and derivative of a loss, checked: a loss of the caller's own may return anything.
 
     Returns
@@ -238,7 +238,8 @@ def checked(loss: Loss, output: Array, target: Array) -> tuple[float, Array]:
     DTypeError, ShapeError
         If it is not a number and an array of numbers in the shape of the output.
     """
-    result: Any = loss.value_and_gradient(output, target)
+    weighted = () if weight is None else (weight,)
+    result: Any = loss.value_and_gradient(output, target, *weighted)
     if is_own(loss):
         own: tuple[float, Array] = result
         return own

@@ -32,7 +32,8 @@ class Batches:
         As for :class:`Samples`, which checks each batch.
     batches : iterable
         One that can be gone through again and again, such as a list, or an object whose ``__iter__`` begins anew. The
-        arrays of a batch must not change before the next but one is asked for.
+        arrays of a batch must not change before the next but one is asked for. The first batch is looked at, and
+        checked, before the first epoch.
 
     Raises
     ------

@@ -108,7 +108,8 @@ def cut(
     for first in range(0, n_steps, between):
         start, stop = start_of(first), min(first + between, n_steps)
         onward = stop if stop == n_steps else start_of(first + between)
-        y, output = (*whole, slice(first, stop)), (*whole, slice(first - start, None)) if first > start else ...
+        y: Index | None = (*whole, slice(first, stop))
+        output: Index = (*whole, slice(first - start, None)) if first > start else ...
         if not every_step:
             y, output = ... if stop == n_steps else None, (*whole, -1)
         windows.append(Window(start, stop, first, onward, (*whole, slice(start, stop)), y, output))

@@ -14,7 +14,7 @@ from .model import Model
 from .samples import Samples
 from .signs import warn_of_axes, warn_of_scale
 
-CALLER = 4  # frames from here to who called fit
+CALLER = 5  # frames from here to who called fit
 
 
 def training_data(
@@ -62,7 +62,7 @@ def validation_data(net: Model, validation: Any, loss: Loss, missing: bool) -> S
     """
     if validation is None:
         return None
-    must = "validation must be (x, y), (x, y, lengths), (x, y, lengths, sample_weight) or an iterable of batches (x, y)"
+    must = "validation must be (x, y) or (x, y, lengths, sample_weight), or an iterable of batches (x, y)"
     pairs = isinstance(validation, tuple | list) and all(
         isinstance(item, tuple) and len(item) in (2, 3) for item in validation
     )

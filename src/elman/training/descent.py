@@ -148,7 +148,8 @@ class Descent:
     def gradient(self, piece: Piece, state: Any, tally: Tally) -> tuple[Gradients, Any, float, float]:
         """Gradient of a piece, the state of the next one, its loss, and the penalties."""
         trace = self.model.trace(piece.x, state, **piece.options, **self._training)
-        carried, penalty, options = trace.hn, 0.0, {}
+        carried, penalty = trace.hn, 0.0
+        options: dict[str, Any] = {}
         value, d_output = self.loss_of(trace.output, piece, tally)
         if piece.output is not ...:
             d_output = self._spread_over(trace.output, d_output, piece)

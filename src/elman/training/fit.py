@@ -184,8 +184,6 @@ def fit(
     start = Progress(History(clip_norm=clip_norm), optimizer.lr)
     if saved is not None:
         start = saved.restore(net, optimizer, rng, told, rates)
-        if start.history.stopped:
-            return start.history
     options = Options(clip_norm, clip_value, checkpoint, frozen, penalties, rates)
     plan = Plan(source, held_out, batch_size, accumulate, measured, told)
     training = Training(net, loss, optimizer, plan, options, rng, start)

@@ -74,7 +74,7 @@ class Training:
             getattr(callback, "begin", lambda info: None)(info)
         try:
             with self.interrupt:
-                for epoch in range(self.first_epoch, epochs):
+                for epoch in range(self.first_epoch, epochs if not history.stopped else 0):
                     going_on = self._epoch(epoch)
                     history.seconds = perf_counter() - began
                     if bar is not None and history.epochs > epoch:

@@ -301,7 +301,7 @@ def _inputs(x: Array, name: str, dtype: np.dtype[Any], valid: Array | None, time
     x = floating(x, name, dtype)
     x = x if valid is None else np.where(valid[..., None], x, dtype.type(0))
     check_filled(x, name, time)
-    return np.ascontiguousarray(x)
+    return x
 
 
 def _targets(
@@ -319,10 +319,10 @@ def _targets(
         y = np.where(counted.reshape(counted.shape + (1,) * (y.ndim - counted.ndim)), y, y.dtype.type(0))
     check_target(y, output_shape)
     if y.dtype.kind in "iu":
-        return np.ascontiguousarray(y, np.intp)
+        return np.asarray(y, np.intp, order="C")  # np.ascontiguousarray adds an axis to one class
     y = floating(y, name, dtype)
     finite(y, name, ~np.isnan(y) if missing else None)
-    return np.ascontiguousarray(y)
+    return y
 
 
 def _of_batches(y: Array, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -333,11 +333,13 @@ def _of_batches(y: Array, dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _output_shape(model: Model, x: Array) -> tuple[int, ...]:
     """Shape of the output of no samples, which the model alone knows: to ask it costs nothing."""
     options = {"training": False} if "training" in trace_options(model) else {}
+    whole, dtype = (slice(None),) * model.batch_axis, model.theta.dtype
     try:
-        none = np.ascontiguousarray(np.take(np.asarray(x), [], axis=model.batch_axis))
-        shape: tuple[int, ...] = model.trace(none.astype(model.theta.dtype), **options).output.shape
+        # a slice: of windows of a series np.take would copy all
+        none = np.array(x[(*whole, slice(0, 0))], dtype, order="C")
+        shape: tuple[int, ...] = model.trace(none, **options).output.shape
         return shape
     except ShapeError:
-        few = np.asarray(x).take([0], model.batch_axis) if lies_elsewhere(x) else x
-        model.trace(few, **options)  # refused alike, in words that show the shape of the data
+        # refused alike, in words that show the shape of the data
+        model.trace(np.array(x[(*whole, slice(0, 1))], dtype) if lies_elsewhere(x) else x, **options)
         raise

@@ -30,7 +30,7 @@ def frozen_names(model: Model, train: Any) -> frozenset[str]:
     """
     if train is None:
         return frozenset()
-    patterns = [train] if isinstance(train, str) else [*train] if isinstance(train, Iterable) else [None]
+    patterns: list[Any] = [train] if isinstance(train, str) else [*train] if isinstance(train, Iterable) else [None]
     if not all(isinstance(pattern, str) for pattern in patterns):
         raise DTypeError(f'train must be patterns of parameter names, such as ("readout.*",), got {kind(train)}')
     names = list(model.params)

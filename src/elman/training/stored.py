@@ -87,9 +87,9 @@ def check_filled(x: Array, name: str, time: int | None) -> None:
     if all_finite(x):
         return
     if time is not None and x.ndim == 3:
-        gap = np.isnan(x).all(-1)
+        gap = np.asarray(np.isnan(x).all(-1))
         steps = gap if time == 0 else gap.T
-        padding = np.logical_and.accumulate(steps[::-1], axis=0)[::-1]
+        padding = np.asarray(np.logical_and.accumulate(steps[::-1], axis=0))[::-1]
         rest = np.isfinite(x) | (padding if time == 0 else padding.T)[..., None]
         if padding.any() and rest.all():
             lengths = f"np.isfinite({name}).all(-1).sum({time})"
