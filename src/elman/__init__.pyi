@@ -11,6 +11,7 @@ from . import linearization as linearization
 from . import losses as losses
 from . import metrics as metrics
 from . import plotting as plotting
+from . import saving as saving
 from . import tasks as tasks
 from . import testing as testing
 from . import training as training
@@ -44,6 +45,8 @@ from .diagnostics import measured_memory as measured_memory
 from .diagnostics import memory_capacity as memory_capacity
 from .diagnostics import phase_diagram as phase_diagram
 from .diagnostics import spectrum as spectrum
+from .full_batch import Minimization as Minimization
+from .full_batch import minimize as minimize
 from .kernels.parallel import get_num_threads as get_num_threads
 from .kernels.parallel import set_num_threads as set_num_threads
 from .layers import GRU as GRU
@@ -53,11 +56,15 @@ from .layers import MLP as MLP
 from .layers import RNN as RNN
 from .layers import Network as Network
 from .layers import Readout as Readout
+from .layers import ReadoutSolution as ReadoutSolution
 from .linearization import JacobianStack as JacobianStack
 from .linearization import Linearization as Linearization
 from .linearization import StepLinearization as StepLinearization
 from .monitor import Monitor as Monitor
 from .precompile import warmup as warmup
+from .saving import Saved as Saved
+from .saving import load as load
+from .saving import save as save
 from .training import SGD as SGD
 from .training import Adam as Adam
 from .training import AdamW as AdamW

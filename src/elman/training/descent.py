@@ -124,7 +124,7 @@ class Descent:
                 if piece.target is None:
                     states[i] = self._carried(piece, state)
                     continue
-                gradients, states[i], own, added = self._gradient(piece, state, tally)
+                gradients, states[i], own, added = self.gradient(piece, state, tally)
             last = gradients, piece, state, samples
             if alone:
                 value, penalty = own, added
@@ -145,7 +145,7 @@ class Descent:
         x, options = piece.onward or (piece.x, piece.options)
         return self.model.trace(x, state, **options, **self._training).hn
 
-    def _gradient(self, piece: Piece, state: Any, tally: Tally) -> tuple[Gradients, Any, float, float]:
+    def gradient(self, piece: Piece, state: Any, tally: Tally) -> tuple[Gradients, Any, float, float]:
         """Gradient of a piece, the state of the next one, its loss, and the penalties."""
         trace = self.model.trace(piece.x, state, **piece.options, **self._training)
         carried, penalty = trace.hn, 0.0
