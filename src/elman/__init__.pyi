@@ -10,6 +10,7 @@ from . import layers as layers
 from . import linearization as linearization
 from . import losses as losses
 from . import plotting as plotting
+from . import saving as saving
 from . import tasks as tasks
 from . import testing as testing
 from . import training as training
@@ -57,6 +58,9 @@ from .linearization import Linearization as Linearization
 from .linearization import StepLinearization as StepLinearization
 from .monitor import Monitor as Monitor
 from .precompile import warmup as warmup
+from .saving import Saved as Saved
+from .saving import load as load
+from .saving import save as save
 from .training import SGD as SGD
 from .training import Adam as Adam
 from .training import History as History

@@ -100,7 +100,7 @@ KINDS = {
     "object": (
         "trace buffers optimizer callbacks validation net model readout update cells lin step jvp vjp cell "
         "metadata source node branch key prefix path name options ax axes default d_state rows batch d a "
-        "packed layout version parameters gates shape output output_shape args kwargs"
+        "packed layout version parameters gates shape output output_shape args kwargs history scaler notes cells"
     ),
 }
 """What an argument of this name is. The errors for ``rng``, initialisers and objects are tested where they belong."""
@@ -111,7 +111,7 @@ RECORDS = {
     "CovariantVectors", "Diagnosis", "Explanation", "FisherMemory", "FixedPoints", "GradientFlow", "History",
     "LyapunovSpectrum", "MeanField", "MeasuredMemory", "MemoryCapacity", "PartialSpectrum", "PhaseDiagram",
     "Prescription", "Pseudospectrum", "Spectrum", "SpectrumByGate", "TunedPrescription", "Verification",
-    "Linearization", "interop.OnnxLayer", "interop.StatedWeights",
+    "Linearization", "Saved", "interop.OnnxLayer", "interop.StatedWeights",
 }  # fmt: skip
 """Results: made by the package alone, so their constructors check nothing. Their methods count."""
 
@@ -593,9 +593,12 @@ ELSEWHERE |= {
     "to_onnx(path)": ("path or none", lambda v: elman.interop.to_onnx(rnn(), v)),
     "save_safetensors(model)": ("object", lambda v: elman.interop.save_safetensors(v, "never written")),
     "check_cell(cell)": ("object", elman.testing.check_cell),
+    "astype(dtype)": ("dtype", lambda v: network().astype(v)),
+    "save(path)": ("path", lambda v: elman.save(v, rnn())),
+    "save(net)": ("object", lambda v: elman.save("never written", v)),
+    "load(path)": ("path", elman.load),
 }
-NEEDS = {"save_safetensors": "safetensors", "load_safetensors": "safetensors", "load_pt": "torch", "from_onnx": "onnx"}
-NEEDS["to_onnx"] = "onnx"
+NEEDS = {"load_pt": "torch", "from_onnx": "onnx", "to_onnx": "onnx"}
 PLOTS = {name: getattr(elman.plotting, name) for name in elman.plotting.__all__}
 ELSEWHERE |= {
     f"{name}({next(iter(inspect.signature(plot).parameters))})": ("object", functools.partial(plotted, plot))

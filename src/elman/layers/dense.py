@@ -24,6 +24,7 @@ from .engine.buffers import Buffers, Fresh, scratch
 from .engine.kept import Kept, Version
 from .engine.rows import Rows
 from .parameters import Parameterised, Parameters
+from .trace import bytes_of, in_bytes
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -49,6 +50,15 @@ class DenseTrace:
     version: Version
     hn: None = None
 
+    def __repr__(self) -> str:
+        hidden = "" if self.hidden is None else f"hidden {self.hidden.shape}, "
+        return f"DenseTrace(output {self.output.shape}, {hidden}{in_bytes(self.nbytes)})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays in it, those of the input included."""
+        return bytes_of(rows.flat for rows in self.rows)
+
 
 @dataclass(frozen=True, eq=False)
 class DenseGradients:
@@ -67,6 +77,9 @@ class DenseGradients:
     params: Mapping[str, Array]
     theta: Array
     x: Array
+
+    def __repr__(self) -> str:
+        return f"DenseGradients({', '.join(self.params)}; x {self.x.shape})"
 
 
 class Dense(Parameterised):
@@ -241,7 +254,8 @@ class Readout(Dense):
         self._affine = Affine(self.input_size, self.output_size, real_dtype(dtype))
         self._maps, self._kept = ((self._affine, "weight", "bias", "readout"),), Kept()
         shapes: dict[str, tuple[int, ...]] = {"weight": (self.output_size, self.input_size)}
-        if flag(bias, "bias"):
+        self.bias = flag(bias, "bias")
+        if self.bias:
             shapes["bias"] = (self.output_size,)
         self.parameters = Parameters(shapes, real_dtype(dtype))
         weight = self.parameters["weight"]
@@ -259,8 +273,7 @@ class Readout(Dense):
         return self._affine.input_gradient(self.params["weight"], delta, "d_readout_input", buffers)
 
     def __repr__(self) -> str:
-        bias = "bias" in self.params
-        return f"Readout({self.input_size}, {self.output_size}, bias={bias}, dtype={self.dtype.name!r})"
+        return f"Readout({self.input_size}, {self.output_size}, bias={self.bias}, dtype={self.dtype.name!r})"
 
 
 class MLP(Dense):

@@ -24,7 +24,8 @@ from .loss_gradient import last_state_start, measured_loss
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
-from .trace import Gradients, Trace, final_output, spacing
+from .stated import StatedWeights
+from .trace import Gradients, Trace, bytes_of, final_output, in_bytes, shape_of, spacing
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -51,6 +52,14 @@ class NetworkTrace:
     readout_layout: tuple[Any, ...]
     readout_version: Version
     at: str
+
+    def __repr__(self) -> str:
+        return f"NetworkTrace(output {shape_of(self.output)}, {in_bytes(self.nbytes)}, layer={self.layer!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays in it, the layer's included."""
+        return self.layer.nbytes + bytes_of(rows.flat for rows in self.rows[1:])
 
 
 class Network(Parameterised):
@@ -110,7 +119,7 @@ class Network(Parameterised):
             part.parameters.move(self.parameters.theta[at : at + part.parameters.size], self.parameters, prefix)
             at += part.parameters.size
 
-    def state_dict(self) -> dict[str, Array]:
+    def state_dict(self) -> StatedWeights:
         """Copies of all parameters by name."""
         self._check_parts()
         return super().state_dict()
@@ -119,20 +128,6 @@ class Network(Parameterised):
         """Set all parameters from arrays by name; see :meth:`RNN.load_state_dict`."""
         self._check_parts()
         super().load_state_dict(mapping)
-
-    def __copy__(self) -> Network:
-        """Another network with the same layer, readout and parameters: joined anew, they would leave this one."""
-        twin: Network = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("parameters", "_built")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._join()
-        self._built = True
 
     def _check_parts(self) -> None:
         """A part that was built into another network since has its parameters there: never compute with stale ones."""
