@@ -270,8 +270,8 @@ def own_cell(tmp_path, monkeypatch):
     text = inspect.getsource(mgu)
     text, relative = re.subn(r"^from \.\.", "from elman.", text, flags=re.M)
     text, beside = re.subn(r"^from \.", "from elman.cells.", text, flags=re.M)
-    assert relative == 5
-    assert beside == 2
+    assert relative == 6
+    assert beside == 3
     path = tmp_path / "own_cell.py"
     path.write_text(text, encoding="utf-8")
     # machine code of a file that is about to vanish is not worth keeping

@@ -27,6 +27,7 @@ import numpy as np
 
 from .compile import inline, kernel
 from .elementwise import elementwise
+from .operands import rows_at
 from .vector import SINGLE, ArrayOps, lanes_of
 
 NONLINEARITIES = ("tanh", "relu", "sigmoid", "identity")
@@ -159,17 +160,17 @@ def identity(m: Any, x: Any) -> Any:
 
 
 def tanh_slope(m: Any, y: Any, g: Any) -> Any:
-    """G * (1 - y**2) for y = tanh(a)."""
+    """``g * (1 - y**2)`` for y = tanh(a)."""
     return g * m.fma(-y, y, 1.0)
 
 
 def relu_slope(m: Any, y: Any, g: Any) -> Any:
-    """G where y > 0, else 0: the slope at 0 is taken as 0, as PyTorch does."""
+    """``g`` where y > 0, else 0: the slope at 0 is taken as 0, as PyTorch does."""
     return m.where(y > 0.0, g, 0.0)
 
 
 def sigmoid_slope(m: Any, y: Any, g: Any) -> Any:
-    """G * y * (1 - y) for y = sigmoid(a)."""
+    """``g * y * (1 - y)`` for y = sigmoid(a)."""
     return g * m.fma(-y, y, y)
 
 
@@ -202,65 +203,88 @@ def _scaling(name: str) -> Any:
     return elementwise(lambda m, y, v: (f(m, y, v),), 2, (1,), "squares")
 
 
+def _delta(name: str) -> Any:
+    f = FORMULAS[name][1]
+    return elementwise(lambda m, y, g, _: (g, f(m, y, g)), 3, (None, 2), "squares")
+
+
 _tanh, _relu, _sigmoid, _identity = (_activation(name) for name in NONLINEARITIES)
 _scale_tanh, _scale_relu, _scale_sigmoid, _scale_identity = (_scaling(name) for name in NONLINEARITIES)
 
 
+_delta_tanh, _delta_relu, _delta_sigmoid, _delta_identity = (_delta(name) for name in NONLINEARITIES)
+
+
 @inline
-def activate(variant, a, offset, row_stride, rows, vectors):
+def activate(variant, a, rows, vectors):
     """Apply a nonlinearity in place to rows of vectors; 1 if every result is finite, else 0.
 
     Parameters
     ----------
     variant : int
         Index into :data:`NONLINEARITIES`.
-    a : flat array
-        Read and written: ``rows`` rows of ``vectors`` whole vectors from ``offset``, ``row_stride`` apart.
+    a : operand
+        Read and written: ``rows`` rows of ``vectors`` whole vectors.
     """
     if variant == 0:
-        return _tanh(a, offset, row_stride, rows, vectors)
+        return _tanh(a, rows, 1, vectors)
     if variant == 1:
-        return _relu(a, offset, row_stride, rows, vectors)
+        return _relu(a, rows, 1, vectors)
     if variant == 2:
-        return _sigmoid(a, offset, row_stride, rows, vectors)
-    return _identity(a, offset, row_stride, rows, vectors)
+        return _sigmoid(a, rows, 1, vectors)
+    return _identity(a, rows, 1, vectors)
 
 
 @inline
-def scale_by_slope(variant, y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff):
+def scale_by_slope(variant, y, v, N, K, vectors, squares, first):
     """Multiply rows by the slope of a nonlinearity: ``v *= phi'``, from its output y.
 
     Parameters
     ----------
     variant : int
         Index into :data:`NONLINEARITIES`.
-    y : flat array
-        Read: outputs, rows ``y_rs`` apart (0 where all rows of v share one).
-    v : flat array
-        Read and written: ``rows`` rows of ``vectors`` whole vectors, ``v_rs`` apart.
-    squares : flat array of float64
-        Written: the sum of squares of each row of the result, from ``soff``.
+    y, v : operand
+        Read: outputs; read and written: N x K rows of ``vectors`` whole vectors.
+    squares, first
+        Written: the sum of squares of each row of the result, see :func:`elman.kernels.elementwise.elementwise`.
     """
     if variant == 0:
-        _scale_tanh(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+        _scale_tanh(y, v, N, K, vectors, squares, first)
     elif variant == 1:
-        _scale_relu(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+        _scale_relu(y, v, N, K, vectors, squares, first)
     elif variant == 2:
-        _scale_sigmoid(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+        _scale_sigmoid(y, v, N, K, vectors, squares, first)
     else:
-        _scale_identity(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+        _scale_identity(y, v, N, K, vectors, squares, first)
+
+
+@inline
+def times_slope(variant, y, g, delta, N, K, vectors, squares, first):
+    """Gradients of outputs to those of what the nonlinearity was applied to: ``delta = g * phi'``.
+
+    As :func:`scale_by_slope`, but g stays, and the squares are those of g.
+    """
+    if variant == 0:
+        _delta_tanh(y, g, delta, N, K, vectors, squares, first)
+    elif variant == 1:
+        _delta_relu(y, g, delta, N, K, vectors, squares, first)
+    elif variant == 2:
+        _delta_sigmoid(y, g, delta, N, K, vectors, squares, first)
+    else:
+        _delta_identity(y, g, delta, N, K, vectors, squares, first)
 
 
 @kernel
 def scale_rows(variant, y, v, row_stride, rows, vectors, squares):
     """:func:`scale_by_slope` for whole flat arrays of one row stride, as a kernel of its own."""
-    scale_by_slope(variant, y, 0, row_stride, v, 0, row_stride, rows, vectors, squares, 0)
+    y, v = rows_at(y, 0, row_stride), rows_at(v, 0, row_stride)
+    scale_by_slope(variant, y, v, rows, 1, vectors, squares, 0)
 
 
 @kernel
 def activate_rows(variant, a, row_stride, rows, vectors):
     """:func:`activate` for a whole flat array, as a kernel of its own: hidden layers without recurrence, and tests."""
-    return activate(variant, a, 0, row_stride, rows, vectors)
+    return activate(variant, rows_at(a, 0, row_stride), rows, vectors)
 
 
 def evaluate(nonlinearity: str, x: Any) -> Any:

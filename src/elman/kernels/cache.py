@@ -140,8 +140,11 @@ class KernelCache(FunctionCache):
                 )
 
 
-def keep(dispatcher: Any) -> Any:
-    """Have a compiled function's machine code kept on disk, if there is a folder; return the function."""
+def keep(dispatcher: Any, source: Callable[..., Any] | None = None) -> Any:
+    """Have a compiled function's machine code kept on disk, if there is a folder; return the function.
+
+    It is found again by the name, the file and the code of ``source``, by default its own.
+    """
     if CACHE_FOLDER is not None and not config.DISABLE_JIT:
-        dispatcher._cache = KernelCache(dispatcher.py_func)
+        dispatcher._cache = KernelCache(source or dispatcher.py_func)
     return dispatcher

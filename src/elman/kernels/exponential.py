@@ -24,6 +24,7 @@ import numpy as np
 from .activations import coefficients, exponential, horner
 from .compile import kernel
 from .elementwise import elementwise
+from .operands import rows_at
 from .vector import lanes_of
 
 SQRT2 = 1.4142135623730951
@@ -70,13 +71,13 @@ _log_row = elementwise(lambda m, x: (_log(m, x),), 1, (0,))
 @kernel
 def exp_rows(a, row_stride, rows, vectors):
     """e**a in place, for rows of vectors in a flat array."""
-    return _exp_row(a, 0, row_stride, rows, vectors)
+    return _exp_row(rows_at(a, 0, row_stride), rows, 1, vectors)
 
 
 @kernel
 def log_rows(a, row_stride, rows, vectors):
     """Natural logarithm of a flat array of float64 in place."""
-    return _log_row(a, 0, row_stride, rows, vectors)
+    return _log_row(rows_at(a, 0, row_stride), rows, 1, vectors)
 
 
 def in_place(rows: Callable[..., Any], a: Any) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .compile import integer, kernel
+from .compile import kernel
 from .elementwise import PARTIAL_BYTES
+from .operands import grid_at, rows_at
 from .squares import sum_of_squares
 from .tile import product
 from .vector import lanes
@@ -23,7 +24,7 @@ SQUARINGS = 60
 
 
 @kernel
-def gram_schmidt(Q, stride, columns, t_stride, rows, n, S, s_stride, zero):
+def gram_schmidt(Q, stride, columns, t_stride, rows, n, S, s_stride):
     """Make rows orthonormal, each in terms of itself and those before it, with positive weight of its own.
 
     Once through is orthogonal up to rounding times the condition of the rows, twice up to rounding (W. Hoffmann,
@@ -37,29 +38,22 @@ def gram_schmidt(Q, stride, columns, t_stride, rows, n, S, s_stride, zero):
         Scratch, zero at first: the rows that are done, transposed, ``t_stride`` apart.
     S : flat array
         Scratch: :data:`PANEL` rows of as many numbers as Q has rows, ``s_stride`` apart, in whole vectors.
-    zero : flat array
-        A vector of zeros.
     """
     VL = lanes(Q)
-    o, i = integer(0), integer(1)
     width = (n + VL - 1) // VL
     for first in range(0, rows, PANEL):
         last = first + PANEL if first + PANEL < rows else rows
         for j in range(first - 1, last):
             # all rows of the panel against the panels before it, and then each against those before it in the panel
-            a, b, against, done = (first, last, o, first) if j < first else (j, j + 1, first, j - first)
+            a, b, against, done = (first, last, 0, first) if j < first else (j, j + 1, first, j - first)
+            own, overlaps = rows_at(Q, a * stride, stride), rows_at(S, 0, s_stride)
             # whole vectors of S: what lies beyond the rows that are done is not used
-            product(
-                o, b - a, (done + VL - 1) // VL, zero, o, o, o, n, Q, a * stride, stride, i, columns, against, VL,
-                t_stride, S, o, s_stride,
-            )  # fmt: skip
+            earlier = grid_at(columns, against, VL, t_stride)
+            product(0, b - a, (done + VL - 1) // VL, None, n, own, earlier, overlaps)
             for r in range(b - a):
                 for k in range(done):
                     S[r * s_stride + k] = -S[r * s_stride + k]
-            product(
-                o, b - a, width, Q, a * stride, stride, VL, done, S, o, s_stride, i, Q, against * stride, VL, stride,
-                Q, a * stride, stride,
-            )  # fmt: skip
+            product(0, b - a, width, own, done, overlaps, grid_at(Q, against * stride, VL, stride), own)
             if j < first:
                 continue
             total = 0.0
@@ -73,10 +67,10 @@ def gram_schmidt(Q, stride, columns, t_stride, rows, n, S, s_stride, zero):
 
 @kernel
 def multiply(A, B, C, stride, n):
-    """``C = A @ B`` for square matrices of n rows, ``stride`` apart, that end with zeros; C is zero at first."""
+    """``C = A @ B`` for square matrices of n rows, ``stride`` apart, which end with zeros."""
     VL = lanes(A)
-    o, i = integer(0), integer(1)
-    product(o, n, (n + VL - 1) // VL, C, o, stride, VL, n, A, o, stride, i, B, o, VL, stride, C, o, stride)
+    rows = rows_at(A, 0, stride)
+    product(0, n, (n + VL - 1) // VL, None, n, rows, grid_at(B, 0, VL, stride), rows_at(C, 0, stride))
 
 
 def _stride(n: int) -> int:
@@ -109,11 +103,11 @@ def orthonormal_rows(matrix: Any) -> Any:
     """
     m, n = matrix.shape
     Q, width = _rows(matrix), _stride(m)
-    columns, S, zero = np.empty(n * width), np.empty(PANEL * width), np.zeros(PARTIAL_BYTES // 8)
+    columns, S = np.empty(n * width), np.empty(PANEL * width)
     with np.errstate(all="ignore"):  # without the JIT, rows that depend on others would warn
         for _ in range(2):
             columns[:] = 0
-            gram_schmidt(Q.reshape(-1), Q.shape[1], columns, width, m, n, S, width, zero)
+            gram_schmidt(Q.reshape(-1), Q.shape[1], columns, width, m, n, S, width)
     return Q[:, :n]
 
 
@@ -137,13 +131,12 @@ def spectral_radius(matrix: Any) -> float:
     _, exponent = math.frexp(np.abs(matrix).max(initial=0.0))
     power = _rows(np.ldexp(matrix, -exponent))
     norms: list[float] = []
-    squared = np.empty_like(power)
+    squared = np.zeros_like(power)
     for _ in range(SQUARINGS):
         norms.append(math.sqrt(sum_of_squares(power)))
         if norms[-1] == 0.0:
             return 0.0
         power /= norms[-1]
-        squared[:] = 0
         multiply(power.reshape(-1), power.reshape(-1), squared.reshape(-1), power.shape[1], n)
         power, squared = squared, power
     radius = 1.0

@@ -14,7 +14,8 @@ from numba import config, types
 from numba.extending import intrinsic
 
 from .compile import kernel
-from .elementwise import copy_row
+from .elementwise import copy_rows
+from .operands import rows_at
 from .vector import lanes, pointers
 
 BLOCK_BYTES = 16
@@ -149,5 +150,7 @@ def pack_back(W, order, H, J, P):
     for g in range(len(order)):
         for h in range(H):
             at, to = (order[g] * H + h) * J, (g * Hp + h) * VL
-            for v in range(V):
-                copy_row(P, to + v * K * VL, W, at + v * VL, VL if v < V - 1 else J - v * VL)
+            # a vector of each panel, of which the last may have fewer columns
+            whole = J // VL
+            copy_rows(rows_at(P, to, K * VL), rows_at(W, at, VL), whole, VL)
+            copy_rows(rows_at(P, to + whole * K * VL, 0), rows_at(W, at + whole * VL, 0), 1, J - whole * VL)

@@ -10,7 +10,8 @@ Rows of a kernel stand step by step, those that have a step first. Each order of
 from __future__ import annotations
 
 from .compile import inline, kernel
-from .elementwise import add_row, copy_row
+from .elementwise import add_rows, copy_rows
+from .operands import rows_at
 
 
 @inline
@@ -38,7 +39,7 @@ def move(to, to_rs, to_base, to_step, a, a_rs, a_base, a_step, active, n):
     for t in range(len(active)):
         for p in range(active[t]):
             at, source = _place(to_base, to_step, t, p, count), _place(a_base, a_step, t, p, count)
-            copy_row(to, at * to_rs, a, source * a_rs, n)
+            copy_rows(rows_at(to, at * to_rs, 0), rows_at(a, source * a_rs, 0), 1, n)
             count += 1
 
 
@@ -49,7 +50,7 @@ def add(to, to_rs, to_base, to_step, a, a_rs, a_base, a_step, active, n):
     for t in range(len(active)):
         for p in range(active[t]):
             at, source = _place(to_base, to_step, t, p, count), _place(a_base, a_step, t, p, count)
-            add_row(to, at * to_rs, a, source * a_rs, n)
+            add_rows(rows_at(to, at * to_rs, 0), rows_at(a, source * a_rs, 0), 1, n)
             count += 1
 
 
@@ -70,7 +71,8 @@ def pick(to, a, rs, slots, B, stretch, lengths, chosen):
     """
     for i in range(len(chosen)):
         p = chosen[i]
-        copy_row(to, i * rs, a, (stretch * lengths[p] % slots * B + p) * rs, rs)
+        last = rows_at(a, (stretch * lengths[p] % slots * B + p) * rs, 0)
+        copy_rows(rows_at(to, i * rs, 0), last, 1, rs)
 
 
 @kernel

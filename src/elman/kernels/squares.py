@@ -14,6 +14,7 @@ import numpy as np
 
 from .compile import kernel
 from .elementwise import PARTIAL_BYTES, elementwise
+from .operands import rows_at
 from .vector import lanes_of
 
 _squares = elementwise(lambda m, x: (x,), 1, (None,), "squares")
@@ -22,7 +23,7 @@ _squares = elementwise(lambda m, x: (x,), 1, (None,), "squares")
 @kernel
 def square_rows(a, row_stride, rows, vectors, squares):
     """The sum of squares of each of ``rows`` rows of a flat array, in float64."""
-    return _squares(a, 0, row_stride, rows, vectors, squares, 0)
+    return _squares(rows_at(a, 0, row_stride), rows, 1, vectors, squares, 0)
 
 
 @kernel

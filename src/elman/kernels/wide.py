@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
 
-from .compile import integer, kernel
+from .compile import kernel
 from .vector import Emitter, lanes, lanes_of, pointers
 
 ABREAST = 4
@@ -132,10 +132,9 @@ def fold(part, rs, rows, v0, v1, total):
     total : flat array of float64
         Added to; rows as in ``part``.
     """
-    one = integer(1)
     for r in range(rows):
         at = r * rs + v0 * lanes(part)
-        _add(total, at, part, at, rs, one, v1 - v0)
+        _add(total, at, part, at, rs, 1, v1 - v0)
 
 
 @kernel

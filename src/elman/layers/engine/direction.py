@@ -250,9 +250,9 @@ class Direction:
 
         def work(b0: int, b1: int) -> None:
             kernel(
-                layout.code, d_output, y_rs, P_back, layout.zero, record.states, layout.s_rs, record.gates, layout.g_rs,
-                delta, layout.d_rs, d_state, squares, layout.H, layout.R, schedule.B, K, int(keep), schedule.active,
-                t0, t1, b0, b1,
+                layout.code, d_output, y_rs, P_back, record.states, layout.s_rs, record.gates, layout.g_rs, delta,
+                layout.d_rs, d_state, squares, layout.H, layout.R, schedule.B, K, int(keep), schedule.active, t0, t1,
+                b0, b1,
             )  # fmt: skip
 
         flops = self.flops((t1 - t0) * schedule.B * K, layout.R)
