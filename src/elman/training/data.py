@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ..errors import ArgumentError, DTypeError
 from ..losses import Loss
 from ..validation.words import kind
@@ -50,7 +52,20 @@ def training_data(
         slots=slots,
     )  # fmt: skip
     _warn(net, samples, loss, truncation, given)
-    return samples, loss
+    return samples, _fitted(loss, samples)
+
+
+def _fitted(loss: Loss, samples: Samples) -> Loss:
+    """The loss made from all targets that count, if it wants to be."""
+    fit = getattr(loss, "fitted_to", None)
+    if fit is None:
+        return loss
+    pieces = [piece for piece in samples.pieces(samples.whole()) if piece.target is not None]
+    axes = samples.axes
+    targets = [np.reshape(p.target, (-1, *np.shape(p.target)[np.ndim(p.target) - axes :])) for p in pieces]
+    weights = [np.ones(len(t)) if p.weight is None else p.weight.ravel() for p, t in zip(pieces, targets, strict=True)]
+    own: Loss = fit(np.concatenate(targets), np.concatenate(weights))
+    return own
 
 
 def validation_data(net: Model, validation: Any, loss: Loss, missing: bool) -> Source | None:

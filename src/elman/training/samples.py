@@ -156,7 +156,8 @@ class Samples:
         # a network may read the end of a sequence only
         every = None if len(output) == 2 and self.time is not None else x.shape[:-1]
         last = None if self.time is None else () if single else (n,)
-        leading = positions(y.shape, f"{prefix}y", every, last, self.axes, output[-1])
+        channels = getattr(loss, "target_shape", tuple)(output)[-1]
+        leading = positions(y.shape, f"{prefix}y", every, last, self.axes, channels)
         self.every_step, self.at_end = leading == every, every is None
         self.x_axis, self.y_axis = model.batch_axis, model.batch_axis if self.every_step else 0
         counted = valid if self.every_step else None
