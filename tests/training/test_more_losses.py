@@ -186,6 +186,7 @@ def test_wrong_options_and_targets_are_told():
         (lambda: NSE().value_and_gradient(two, two), "NSE\\(std"),
         (lambda: NSE().fitted_to(two), "does not vary"),
         (lambda: Poisson().value_and_gradient(two, two - 1), "counts, at least 0"),
+        (lambda: Poisson().value_and_gradient(two, two - 1, [1.0, 0, 0, 0]), "counts, at least 0"),
         (lambda: BinaryCrossEntropy().value_and_gradient(two, two + 2), 'loss="cross_entropy"'),
         (lambda: MeanSquaredError().value_and_gradient(two, two, [1, 1, -1, 1]), "at least 0"),
     ):
@@ -210,11 +211,8 @@ def test_fit_takes_each_by_name_at_every_step_or_the_last(name, last):
     net = elman.Network(elman.RNN(2, 5, rng=0), elman.Readout(5, 3, rng=1))
     x = RNG.normal(size=(9, 12, 2))
     y = RNG.normal(size=(9, 12, 3))
-    y = {
-        "cross_entropy": y.argmax(-1),
-        "poisson": np.floor(np.exp(y)),
-        "binary_cross_entropy": (y > 0).astype(float),
-    }.get(name, y)
+    kinds = {"cross_entropy": y.argmax(-1), "poisson": np.floor(np.exp(y)), "binary_cross_entropy": (y > 0) * 1.0}
+    y = kinds.get(name, y)
     history = elman.fit(net, x, y[-1] if last else y, loss=name, epochs=8, batch_size=4, progress=False, rng=0,
                         optimizer=elman.Adam(1e-2))  # fmt: skip
     assert history.loss[-1] < history.loss[0]
