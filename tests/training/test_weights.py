@@ -227,3 +227,39 @@ def test_classes_with_gaps():
     assert a == b
     with pytest.raises(DTypeError, match="integer classes, with NaN in the gaps"):
         trained(x, np.where(gaps, np.nan, y + 0.5), missing="ignore", **options)
+
+
+class Scaled(Squares):
+    """Squares divided by the weighted variance of the training targets."""
+
+    def __init__(self, variance=None):
+        self.variance = variance
+
+    def fitted_to(self, target, weight):
+        mean = np.average(target, axis=0, weights=weight)
+        return Scaled(np.average((target - mean) ** 2, axis=0, weights=weight).mean())
+
+    def value_and_gradient(self, output, target, weight=None):
+        value, d_output = super().value_and_gradient(output, target, weight)
+        return value / self.variance, d_output / self.variance
+
+
+@pytest.mark.parametrize("form", ["arrays", "lengths", "batches"])
+def test_a_loss_may_be_fitted_to_the_training_targets(form):
+    x, y = data()
+    weight = np.random.default_rng(0).integers(0, 3, (T, N)).astype(float)
+    gaps = np.where(weight[..., None] > 0, y, np.nan)
+    lengths = np.array([7, 3, 5, 7, 1, 2, 7, 6, 1, 4])
+    counted = weight * (np.arange(T)[:, None] < lengths) if form == "lengths" else weight
+    given = {
+        "arrays": ((x, gaps), {"sample_weight": weight}),
+        "lengths": ((x, gaps), {"sample_weight": weight, "lengths": lengths}),
+        "batches": (([(x[:, :4], gaps[:, :4], weight[:, :4]), (x[:, 4:], gaps[:, 4:], weight[:, 4:])], None), {}),
+    }[form]
+    held = (x[:, :3], 3 * y[:, :3])
+    _, fitted = trained(*given[0], loss=Scaled(), validation=held, epochs=1, optimizer=SGD(1e-300), **given[1])
+    _, plain = trained(*given[0], loss=Squares(), validation=held, epochs=1, optimizer=SGD(1e-300), **given[1])
+    mean = np.average(y, axis=(0, 1), weights=np.repeat(counted[..., None], Q, -1))
+    variance = np.average((y - mean) ** 2, axis=(0, 1), weights=np.repeat(counted[..., None], Q, -1)).mean()
+    assert fitted.loss[0] == pytest.approx(plain.loss[0] / variance, rel=1e-11)
+    assert fitted.validation_loss[0] == pytest.approx(plain.validation_loss[0] / variance, rel=1e-11)
