@@ -77,7 +77,7 @@ KINDS = {
     "array": (
         "start h0 d_output d_hn lengths reset state x_t W v u s0 inputs states series frame start jacobians "
         "gains input_variances x_const starts window trajectories levels input_mean input_sd "
-        "input_autocorrelation lags theta gradient weights mapping norms y x sample_weight"
+        "input_autocorrelation lags theta gradient weights mapping norms y x"
     ),
     "flag": (
         "clear bias batch_first bidirectional learn_initial_state reset_after training need_x keep_output reverse "
@@ -101,7 +101,8 @@ KINDS = {
     "object": (
         "trace buffers optimizer callbacks validation net model readout update cells lin step jvp vjp cell "
         "metadata source node branch key prefix path name options ax axes default d_state rows batch d a "
-        "packed layout version parameters gates shape output output_shape args kwargs history scaler notes cells"
+        "packed layout version parameters gates shape output output_shape args kwargs history scaler notes cells "
+        "info monitor record ridge train regularizers frozen sample_weight"
     ),
 }
 """What an argument of this name is. The errors for ``rng``, initialisers and objects are tested where they belong."""
@@ -112,7 +113,7 @@ RECORDS = {
     "CovariantVectors", "Diagnosis", "Explanation", "FisherMemory", "FixedPoints", "GradientFlow", "History",
     "LyapunovSpectrum", "MeanField", "MeasuredMemory", "MemoryCapacity", "PartialSpectrum", "PhaseDiagram",
     "Prescription", "Pseudospectrum", "Spectrum", "SpectrumByGate", "TunedPrescription", "Verification",
-    "Linearization", "Saved", "interop.OnnxLayer", "interop.StatedWeights",
+    "Linearization", "Minimization", "ReadoutSolution", "Saved", "interop.OnnxLayer", "interop.StatedWeights",
 }  # fmt: skip
 """Results: made by the package alone, so their constructors check nothing. Their methods count."""
 
@@ -329,7 +330,6 @@ CALLS = {
             ("y", "array", Y),
             ("lengths", "array", np.array([4, 2, 1])),
             ("reset", "array", np.zeros((4, 3), bool)),
-            ("sample_weight", "array", np.ones(3)),
             ("missing", "choice"),
             ("method", "choice"),
             ("loss", "choice"),
@@ -362,6 +362,7 @@ CALLS = {
             ("lengths", "array", np.array([4, 2, 1])),
             ("reset", "array", np.zeros((4, 3), bool)),
             ("loss", "choice"),
+            ("missing", "choice"),
         )
     ],
     "Monitor": [
