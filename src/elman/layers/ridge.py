@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class ReadoutSolution(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """All that was found as plain lists and numbers."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
 
 
 def rows_of(states: Any, y: Any, features: int, targets: int, washout: int, batch_first: bool) -> tuple[Array, Array]:
