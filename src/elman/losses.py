@@ -52,6 +52,7 @@ class MeanSquaredError:
     """Mean of the squared differences over all entries, as ``torch.nn.MSELoss``; its name for ``fit`` is ``"mse"``."""
 
     target_axes = NAMED["mse"]
+    takes_weight = True
 
     def check_target(self, target: Array, output_shape: tuple[int, ...]) -> None:
         """Refuse targets that are not real numbers in the shape of the output.
@@ -77,7 +78,7 @@ class MeanSquaredError:
             raise ShapeError(f"y must have the shape of the output {output_shape} for the mse loss, got {target.shape}")
 
     @flushed
-    def value_and_gradient(self, output: Array, target: Array) -> tuple[float, Array]:
+    def value_and_gradient(self, output: Array, target: Array, weight: Array | None = None) -> tuple[float, Array]:
         """Mean squared error and its gradient ``2 (output - target) / size``.
 
         Parameters
@@ -86,6 +87,9 @@ class MeanSquaredError:
             Output of the network.
         target : ndarray, shape (..., Q), floating
             What it should be.
+        weight : ndarray, shape (...), optional
+            How much each position counts, finite and at least 0; 1 by default. At weight 0 the target may hold
+            anything.
 
         Returns
         -------
@@ -104,6 +108,11 @@ class MeanSquaredError:
         self.check_target(target, output.shape)
         size = max(1, output.size)
         difference = np.subtract(output, target, dtype=output.dtype)
+        if weight is not None:
+            share = shares(weight, output.shape[:-1])[..., None] / max(1, output.shape[-1])
+            difference[share[..., 0] == 0] = 0
+            value = float((share * np.square(difference, dtype=np.float64)).sum())
+            return value, (difference * (2.0 * share)).astype(output.dtype, copy=False)
         value = sum_of_squares(difference) / size
         difference *= 2.0 / size
         return value, difference
@@ -116,6 +125,7 @@ class CrossEntropy:
     """
 
     target_axes = NAMED["cross_entropy"]
+    takes_weight = True
 
     def check_target(self, target: Array, output_shape: tuple[int, ...]) -> None:
         """Refuse targets that are not classes ``0 .. Q-1`` at the positions of the output.
@@ -151,7 +161,7 @@ class CrossEntropy:
             )
 
     @flushed
-    def value_and_gradient(self, output: Array, target: Array) -> tuple[float, Array]:
+    def value_and_gradient(self, output: Array, target: Array, weight: Array | None = None) -> tuple[float, Array]:
         """Cross-entropy and its gradient ``(softmax(output) - onehot(target)) / positions``.
 
         Parameters
@@ -160,6 +170,8 @@ class CrossEntropy:
             Logits. Differences of any size are safe: the largest logit is subtracted first (log-sum-exp).
         target : ndarray of int, shape (...)
             Classes ``0 .. Q-1``.
+        weight : ndarray, shape (...), optional
+            As for :class:`MeanSquaredError`.
 
         Returns
         -------
@@ -175,6 +187,9 @@ class CrossEntropy:
             As :meth:`check_target`.
         """
         output, target = in_place(output, "output"), plain(target, "target")
+        share = None if weight is None else shares(weight, output.shape[:-1]).reshape(-1)
+        if share is not None and target.shape == output.shape[:-1]:
+            target = np.where(share.reshape(target.shape) > 0, target, target.dtype.type(0))
         self.check_target(target, output.shape)
         n_positions, n_classes = max(1, target.size), output.shape[-1]
         logits, classes = output.reshape(-1, n_classes), target.reshape(-1)
@@ -184,11 +199,31 @@ class CrossEntropy:
             of_target = shifted[rows, classes]
             gradient = exp(shifted)
             partition = gradient.sum(axis=1, keepdims=True)
-            value = float((log(partition[:, 0].astype(np.float64)) - of_target).sum()) / n_positions
+            each = log(partition[:, 0].astype(np.float64)) - of_target
+            value = float(each.sum()) / n_positions if share is None else float((share * each)[share > 0].sum())
             gradient /= partition
         gradient[rows, classes] -= 1.0
+        if share is not None:
+            return value, (gradient * share[:, None]).astype(output.dtype, copy=False).reshape(output.shape)
         gradient *= 1.0 / n_positions
         return value, gradient.reshape(output.shape)
+
+
+def shares(weight: Array, shape: tuple[int, ...]) -> Array:
+    """Weights of positions divided by their sum; zeros if that is 0.
+
+    Raises
+    ------
+    ShapeError, ArgumentError
+        For another shape than that of the positions, or weights that are negative or not finite.
+    """
+    given = np.asarray(weight, np.float64)
+    if given.shape != shape:
+        raise ShapeError(f"weight must have one number for each position, {shape}, got {given.shape}")
+    total = given.sum()
+    if not math.isfinite(total) or (given < 0).any():
+        raise ArgumentError("weight must hold finite numbers of at least 0")
+    return given / total if total else given
 
 
 LOSSES: dict[str, Loss] = {"mse": MeanSquaredError(), "cross_entropy": CrossEntropy()}

@@ -37,6 +37,21 @@ def lies_elsewhere(a: Any) -> bool:
     return isinstance(a, Windows | np.memmap)
 
 
+def spread(x: Any, axis: int, most: int) -> Array | None:
+    """Indices of ``most`` windows, evenly spaced from the first to the last; None for what is not windows, or fewer.
+
+    Parameters
+    ----------
+    x : object
+        Perhaps :class:`Windows`, (T, B, D) or (B, T, D).
+    axis : int
+        Axis that counts them.
+    """
+    if not isinstance(x, Windows) or x.ndim != 3 or x.shape[axis] <= most:
+        return None
+    return np.linspace(0, x.shape[axis] - 1, most).astype(np.intp)
+
+
 def in_parts(a: Array) -> Iterator[Array]:
     """All the numbers of an array, some megabytes at a time, those that windows share only once.
 

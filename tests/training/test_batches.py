@@ -87,7 +87,7 @@ def test_what_is_no_supply_of_batches_is_refused():
         (ArgumentError, "at least one", [], {}),
         (DTypeError, r"batches\[0\] must be \(x, y\)", [x], {}),
         (ShapeError, r"batches\[0\] y must have shape", [(x, y[:-1])], {}),
-        (DTypeError, "y must be given beside x", x, {}),
+        (DTypeError, "y must be an array of real numbers, got None: .* iterable of batches", x, {}),
         (ArgumentError, "lengths must be left out", [(x, y)], {"lengths": np.ones(N, int)}),
         (ArgumentError, r"WarmUp\(updates\)", Supply(x, y, 4), {"schedule": "warm-up"}),
     ]
@@ -176,3 +176,23 @@ def test_windows_are_arrays_in_all_respects():
         w[0, 0] = 1
     with pytest.raises(ArgumentError, match="all have one length"):
         trained(w, w[..., :1], lengths=np.full(7, 4))
+
+
+def test_a_diagnosis_looks_at_windows_evenly_spaced():
+    series = np.random.default_rng(1).normal(size=(100_000, 2))
+    w = elman.datasets.windows(series, 20, 1)
+    x, y = w[:-1], w[1:, :, :1]
+    chosen = np.linspace(0, x.shape[1] - 1, 256).astype(int)
+    tracemalloc.start()
+    try:
+        seen = elman.diagnose(network(), x, y, rng=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    given = elman.diagnose(network(), np.array(x)[:, chosen], np.array(y)[:, chosen], rng=0)
+    assert seen.to_dict() == given.to_dict()
+    assert peak < 0.3 * x.size * 8
+    last = elman.diagnose(network(), x, y[-1], rng=0)
+    np.testing.assert_array_equal(
+        last.curve.mean, elman.diagnose(network(), np.array(x)[:, chosen], np.array(y)[-1, chosen], rng=0).curve.mean
+    )

@@ -192,3 +192,38 @@ def test_a_nan_output_is_an_error_at_weight_zero_too():
 class OnlyValue:
     def value_and_gradient(self, output, target):
         return 0.0, np.zeros_like(output)
+
+
+@pytest.mark.parametrize("name", ["mse", "cross_entropy"])
+def test_weighted_losses_are_the_mean_over_weights(name):
+    """Against whole weights, which are repetitions, and differences; what stands at weight 0 does not matter."""
+    loss = elman.losses.get_loss(name)
+    rng = np.random.default_rng(0)
+    output, weight = rng.normal(size=(T, N, Q)), rng.integers(0, 3, (T, N))
+    target = rng.normal(size=(T, N, Q)) if name == "mse" else rng.integers(0, Q, (T, N))
+    again = np.repeat(output.reshape(-1, Q), weight.reshape(-1), 0)
+    wanted = np.repeat(target.reshape(-1, *target.shape[2:]), weight.reshape(-1), 0)
+    spoiled = target.copy()
+    spoiled[weight == 0] = np.nan if name == "mse" else 99
+    value, d_output = loss.value_and_gradient(output, spoiled, weight)
+    assert value == pytest.approx(loss.value_and_gradient(again, wanted)[0], rel=1e-12)
+    assert not d_output[weight == 0].any()
+    direction = rng.normal(size=output.shape)
+    ahead, behind = (loss.value_and_gradient(output + s * 1e-6 * direction, spoiled, weight)[0] for s in (1, -1))
+    assert (d_output * direction).sum() == pytest.approx((ahead - behind) / 2e-6, rel=1e-7)
+    none = loss.value_and_gradient(output, spoiled, 0 * weight)
+    assert none[0] == 0
+    assert not none[1].any()
+
+
+def test_classes_with_gaps():
+    x, _ = data()
+    y = np.random.default_rng(0).integers(0, Q, (T, N))
+    gaps = np.random.default_rng(1).random((T, N)) < 0.3
+    options = {"loss": "cross_entropy", "metrics": "accuracy"}
+    theta, a = trained(x, np.where(gaps, np.nan, y), missing="ignore", **options)
+    weighted, b = trained(x, np.where(gaps, -1, y), sample_weight=(~gaps).astype(float), **options)
+    np.testing.assert_array_equal(theta, weighted)
+    assert a == b
+    with pytest.raises(DTypeError, match="integer classes, with NaN in the gaps"):
+        trained(x, np.where(gaps, np.nan, y + 0.5), missing="ignore", **options)

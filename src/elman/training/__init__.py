@@ -3,13 +3,14 @@
 from ..losses import CrossEntropy, Loss, MeanSquaredError
 from . import schedules
 from .best import EarlyStopping, KeepBest
-from .callbacks import Callback, Update
+from .callbacks import Callback, TrainingInfo, Update
 from .clipping import clip_by_global_norm, global_norm
 from .fit import fit
 from .history import History
 from .model import Gradients, Model, Trace
 from .optimizer import Optimizer
 from .optimizers import SGD, Adam, AdamW, RMSprop
+from .penalties import Regularizer
 from .records import CSVLog, ModelCheckpoint
 
 __all__ = [
@@ -29,7 +30,9 @@ __all__ = [
     "ModelCheckpoint",
     "Optimizer",
     "RMSprop",
+    "Regularizer",
     "Trace",
+    "TrainingInfo",
     "Update",
     "clip_by_global_norm",
     "fit",

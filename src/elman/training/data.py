@@ -36,7 +36,8 @@ def training_data(
     if y is None:
         if not is_supply(x):
             raise DTypeError(
-                "y must be given beside x; without it, x must be an iterable of batches (x, y), got " + kind(x)
+                "y must be an array of real numbers, got None: give the targets; x comes without them only as an "
+                f"iterable of batches (x, y), and is {kind(x)}"
             )
         own = [name for name, value in given.items() if value is not None]
         if own:
