@@ -102,7 +102,7 @@ KINDS = {
         "trace buffers optimizer callbacks validation net model readout update cells lin step jvp vjp cell "
         "metadata source node branch key prefix path name options ax axes default d_state rows batch d a "
         "packed layout version parameters gates shape output output_shape args kwargs history scaler notes cells "
-        "frozen metrics regularizers resume schedule train"
+        "info monitor record ridge frozen metrics regularizers resume schedule train"
     ),
 }
 """What an argument of this name is. The errors for ``rng``, initialisers and objects are tested where they belong."""
@@ -113,7 +113,7 @@ RECORDS = {
     "CovariantVectors", "Diagnosis", "Explanation", "FisherMemory", "FixedPoints", "GradientFlow", "History",
     "LyapunovSpectrum", "MeanField", "MeasuredMemory", "MemoryCapacity", "PartialSpectrum", "PhaseDiagram",
     "Prescription", "Pseudospectrum", "Spectrum", "SpectrumByGate", "TunedPrescription", "Verification",
-    "Linearization", "Saved", "interop.OnnxLayer", "interop.StatedWeights",
+    "Linearization", "Minimization", "ReadoutSolution", "Saved", "interop.OnnxLayer", "interop.StatedWeights",
 }  # fmt: skip
 """Results: made by the package alone, so their constructors check nothing. Their methods count."""
 

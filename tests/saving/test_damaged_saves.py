@@ -7,7 +7,12 @@ The generator is seeded. In the usual run it makes 60 files of damaged bytes; at
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -276,3 +281,44 @@ def test_arrays_that_share_their_bytes_are_refused(tmp_path):
     (tmp_path / "m").write_bytes(header(json.dumps(said), bytes(8000)))
     with pytest.raises(StateDictError, match="begins at byte"):
         open_tensors(tmp_path / "m")
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read(tmp_path):
+    write_tensors(path := tmp_path / "m", {"a": np.arange(4.0), "b": np.arange(4.0)}, {})
+    file = open_tensors(path)
+    path.write_bytes(path.read_bytes()[:-8])
+    assert np.array_equal(file.read("a"), np.arange(4.0))
+    with pytest.raises(StateDictError, match="it ends within 'b'"):
+        file.read("b")
+
+
+def test_truth_values_are_0_or_1(tmp_path):
+    """Others would be both true and not equal to True."""
+    said = {"a": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}}
+    (tmp_path / "m").write_bytes(header(json.dumps(said), b"\x01\x02"))
+    with pytest.raises(StateDictError, match="neither 0 nor 1"):
+        open_tensors(tmp_path / "m").read("a")
+
+
+def test_a_process_that_is_killed_leaves_the_old_file_or_the_new_one(tmp_path):
+    """Killed at moments from before the first save to long after; what stands there can always be loaded."""
+    path, script = tmp_path / "m.safetensors", tmp_path / "save.py"
+    elman.save(path, elman.RNN(3, 4, rng=0), training={"n": -1})
+    script.write_text(
+        "import itertools, numpy, elman\n"
+        "net = elman.RNN(100, 300, rng=0)\n"
+        "print('ready', flush=True)\n"
+        f"for n in itertools.count():\n    elman.save({str(path)!r}, net, training={{'n': n}})\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(elman.__file__).parents[1])}
+    found = []
+    for wait in (0.0, 0.013, None):
+        before = path.stat().st_ino
+        with subprocess.Popen([sys.executable, str(script)], env=env, stdout=subprocess.PIPE) as run:
+            assert run.stdout.readline() == b"ready\n"
+            while wait is None and path.stat().st_ino == before and run.poll() is None:
+                time.sleep(0.001)
+            time.sleep(wait or 0.0)
+            run.kill()
+        found.append(elman.load(path).training["n"])
+    assert found[-1] >= 0
