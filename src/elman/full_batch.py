@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
@@ -96,7 +96,7 @@ class Minimization(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """All that is known as plain lists, numbers and strings."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
 
 
 def minimize(

@@ -64,7 +64,7 @@ def promised(argument, title):
         return NonFiniteError
     if title == "NaN" and argument in ("lengths", "reset"):
         return DTypeError  # NaN makes the array one of floating-point numbers
-    if title == "list of masked" and argument in ("d_output", "reset"):
+    if title == "list of masked" and argument in ("d_output", "d_states", "reset"):
         return ShapeError, DTypeError  # a list where one array is due
     if title == "number" and argument == "plot_forecast(years)":
         return ShapeError  # an array without axes
@@ -77,22 +77,22 @@ KINDS = {
     "array": (
         "start h0 d_output d_hn lengths reset state x_t W v u s0 inputs states series frame start jacobians "
         "gains input_variances x_const starts window trajectories levels input_mean input_sd "
-        "input_autocorrelation lags theta gradient weights mapping norms y x sample_weight"
+        "input_autocorrelation lags theta gradient weights mapping norms y x sample_weight d_states"
     ),
     "flag": (
         "clear bias batch_first bidirectional learn_initial_state reset_after training need_x keep_output reverse "
-        "bounds singular_values nesterov progress initial_state restore_best best_only"
+        "readout_only bounds singular_values nesterov progress initial_state restore_best best_only"
     ),
     "number": (
         "dropout recurrent_dropout zoneout forget_bias lr momentum eps betas max_norm clip_norm threshold "
         "tolerance target gain radius input_variance bias_variance noise_variance slow tol separation "
-        "probability amount rtol factor weight_decay alpha min_delta"
+        "probability amount rtol factor clip_value weight_decay alpha min_delta"
     ),
     "size": (
         "input_size hidden_size output_size num_layers proj_size batch_size epochs truncation checkpoint "
         "n_steps T n t t0 t1 sequence layer vectors every sequences length stride delay symbols bits k warmup "
         "settle interval blocks max_lag max_iterations max_runs max_sequences points point split directions patience "
-        "washout"
+        "washout accumulate"
     ),
     "choice": "nonlinearity at loss level lever at variant activation recurrent_activation method missing",
     "dtype": "dtype dtypes",
@@ -101,7 +101,8 @@ KINDS = {
     "object": (
         "trace buffers optimizer callbacks validation net model readout update cells lin step jvp vjp cell "
         "metadata source node branch key prefix path name options ax axes default d_state rows batch d a "
-        "packed layout version parameters gates shape output output_shape args kwargs history scaler notes cells"
+        "packed layout version parameters gates shape output output_shape args kwargs history scaler notes cells "
+        "info monitor record ridge frozen metrics regularizers resume schedule train"
     ),
 }
 """What an argument of this name is. The errors for ``rng``, initialisers and objects are tested where they belong."""
@@ -112,7 +113,7 @@ RECORDS = {
     "CovariantVectors", "Diagnosis", "Explanation", "FisherMemory", "FixedPoints", "GradientFlow", "History",
     "LyapunovSpectrum", "MeanField", "MeasuredMemory", "MemoryCapacity", "PartialSpectrum", "PhaseDiagram",
     "Prescription", "Pseudospectrum", "Spectrum", "SpectrumByGate", "TunedPrescription", "Verification",
-    "Linearization", "Saved", "interop.OnnxLayer", "interop.StatedWeights",
+    "Linearization", "Minimization", "ReadoutSolution", "Saved", "interop.OnnxLayer", "interop.StatedWeights",
 }  # fmt: skip
 """Results: made by the package alone, so their constructors check nothing. Their methods count."""
 
@@ -255,6 +256,8 @@ CALLS = {
         ("x", "array", network(), X),
         ("d_output", "array", lambda v: backward(network(), v), np.ones((4, 3, 1))),
         ("need_x", "flag", lambda v: backward(network(), need_x=v)),
+        ("readout_only", "flag", lambda v: backward(network(), readout_only=v)),
+        ("d_states", "array", lambda v: backward(network(), d_states=v), np.ones((4, 3, 5))),
         ("training", "flag or none", lambda v: network().trace(X, training=v)),
         ("mapping", "array", loaded(network(), "readout.bias"), np.ones(1)),
         ("y", "array", lambda v: network().loss_start(X, v), Y),
@@ -362,6 +365,10 @@ CALLS = {
             ("lengths", "array", np.array([4, 2, 1])),
             ("reset", "array", np.zeros((4, 3), bool)),
             ("loss", "choice"),
+            ("sample_weight", "array", np.ones(3)),
+            ("missing", "choice"),
+            ("accumulate", "size"),
+            ("clip_value", "number"),
         )
     ],
     "Monitor": [

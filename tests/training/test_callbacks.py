@@ -318,6 +318,18 @@ def test_a_killed_training_goes_on_to_the_same_bits(tmp_path, optimizer, at):
     assert len(set(history.lr)) > 3  # the schedule did something
 
 
+def test_the_same_callbacks_can_be_used_for_another_training(tmp_path):
+    keep, stop = elman.KeepBest(), elman.EarlyStopping(3)
+    save = elman.ModelCheckpoint(tmp_path / "run.safetensors", best_only=True)
+    trained(keep, stop, save, epochs=20)
+    every = Thetas()
+    worse = elman.Network(elman.RNN(2, 4, rng=5), elman.Readout(4, 1, rng=6))
+    net, history = trained(every, keep, stop, save, epochs=2, lr=1e-6, net=worse)
+    best = int(np.argmin(history.validation_loss))
+    assert net.theta.tobytes() == every.record[best].tobytes()
+    assert elman.load(save.path).net.theta.tobytes() == every.record[best].tobytes()
+
+
 def test_a_checkpoint_is_a_model(tmp_path):
     path = tmp_path / "run.safetensors"
     every = Thetas()

@@ -97,6 +97,30 @@ def test_frozen_parameters_keep_their_bits():
     assert result.best == pytest.approx(np.square(solved(X)[0] - Y).mean(), rel=1e-8)
 
 
+class Weighted:
+    """The mean over weights of squared differences."""
+
+    takes_weight = True
+
+    def value_and_gradient(self, output, target, weight=None):
+        share = np.ones(output.shape[:-1]) if weight is None else weight
+        share = (share / share.sum())[..., None] / output.shape[-1]
+        difference = np.where(share > 0, output - target, 0.0)
+        return float((share * difference**2).sum()), 2 * share * difference
+
+
+@pytest.mark.parametrize("batch", [30, 7])
+def test_weights_and_gaps(batch):
+    """Whole weights are repetitions; what is missing in y has weight 0."""
+    weight, net, solved = RNG.integers(0, 4, 30), elman.Readout(3, 2, rng=0), elman.Readout(3, 2)
+    gaps = VALUES.copy()
+    gaps[weight == 0] = np.nan
+    options = {"loss": Weighted(), "tolerance": 1e-14, "batch_size": batch, "missing": "ignore"} | QUIET
+    elman.minimize(net, ROWS, gaps, sample_weight=weight.astype(float), **options)
+    solved.solve(np.repeat(ROWS, weight, axis=0), np.repeat(VALUES, weight, axis=0), ridge=0.0)
+    np.testing.assert_allclose(net.theta, solved.theta, atol=1e-6)
+
+
 class L2:
     """``strength |theta|**2``."""
 

@@ -1,6 +1,8 @@
 """A training that goes on from the end of any epoch gives the bits of one that was never stopped."""
 
 import copy
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -171,3 +173,54 @@ def test_what_is_refused_changes_nothing():
         assert (net.theta == 0.25).all()
     with pytest.raises(StateDictError, match="net must have the parameters of the saved one"):
         trained(elman.Network(elman.RNN(D, 6, rng=0), elman.Readout(6, Q, rng=1)), resume=saved)
+
+
+KILLED = """
+import sys
+import numpy as np
+import elman
+from elman.training import fit
+
+def run(path, resume=None, callback=None):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(6, 40, 2))
+    net = elman.Network(elman.GRU(2, 5, zoneout=0.1, rng=0), elman.Readout(5, 2, rng=1))
+    callbacks = [elman.EarlyStopping(50), elman.ModelCheckpoint(path)]
+    if callback is not None:
+        callbacks.append(callback)
+    history = fit(
+        net, x, x**2, epochs=30, batch_size=4, validation=(x[:, :5], x[:, :5] ** 2), schedule="cosine", rng=5,
+        optimizer=elman.AdamW(0.01), metrics=("rmse",), progress=False, callbacks=callbacks, resume=resume,
+    )
+    return net.theta.copy(), history
+
+def tell(update):
+    if update.step % 7 == 0:
+        print(update.step, flush=True)
+
+tell.runs_last = True
+if __name__ == "__main__":
+    run(sys.argv[1], callback=tell)
+"""
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_bits(tmp_path):
+    """Killed at a random moment, perhaps while it writes: the file is that of the end of some epoch, and whole."""
+    script, path = tmp_path / "run.py", tmp_path / "run.safetensors"
+    script.write_text(KILLED)
+    space = {"__name__": "killed"}
+    exec(KILLED, space)
+    theta, history = space["run"](tmp_path / "whole.safetensors", callback=lambda update: None)
+    process = subprocess.Popen([sys.executable, script, path], stdout=subprocess.PIPE, text=True)
+    try:
+        for _ in range(int(np.random.default_rng().integers(3, 40))):
+            process.stdout.readline()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    saved = elman.load(path)
+    assert 0 < saved.history.epochs < 30
+    resumed, record = space["run"](path, resume=saved, callback=lambda update: None)
+    np.testing.assert_array_equal(resumed, theta)
+    assert record == history

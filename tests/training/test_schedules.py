@@ -57,15 +57,29 @@ def test_cosine_stays_above_zero_beyond_its_end():
 def test_plateau_waits_and_lowers():
     schedule, history, rates = OnPlateau(patience=2, factor=0.5, lr_min=0.2), elman.History(), []
     for loss in (5.0, 4.0, 4.0, 4.5, 3.9, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0):
+        history.loss.append(0.0)
         history.validation_loss.append(loss)
         schedule.observe(history)
         rates.append(schedule.lr(0, len(rates), 1.0))
     assert rates == [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2, 0.2]
 
 
+def test_the_same_plateau_can_be_used_for_another_training():
+    schedule = OnPlateau(patience=1)
+    for _ in range(2):
+        history = elman.History()
+        assert schedule.lr(0, 0, 1.0) == schedule.lr(5, 0, 1.0) == 1.0
+        for loss, scale in ((1.0, 1.0), (2.0, 0.1), (2.0, 0.01)):
+            history.loss.append(loss)
+            history.validation_loss.append(loss)
+            schedule.observe(history)
+            assert schedule.scale == pytest.approx(scale)
+
+
 def test_plateau_of_a_metric_looks_for_the_largest():
     schedule, history = OnPlateau(1, monitor="validation_r2"), elman.History(metrics={"validation_r2": []})
     for value, scale in ((0.1, 1.0), (0.2, 1.0), (0.15, 0.1)):
+        history.loss.append(0.0)
         history.metrics["validation_r2"].append(value)
         schedule.observe(history)
         assert schedule.scale == pytest.approx(scale)
@@ -80,6 +94,7 @@ def test_a_plateau_goes_on_from_its_state(wrap):
         if i == 11:
             other = wrap(OnPlateau(2, 0.7))
             other.load_state_dict(json.loads(json.dumps(one.state_dict())))
+        history.loss.append(0.0)
         history.validation_loss.append(loss)
         one.observe(history)
         if other is not None:

@@ -152,3 +152,11 @@ def test_a_gradient_of_ones_own_loss_that_is_not_finite():
         quiet(net, x, y, loss=Rooted())
     assert error.value.what == "loss"
     np.testing.assert_array_equal(net.theta, start)
+
+
+def test_targets_of_sequences_along_the_first_axis_name_batch_first():
+    x, y = normal(40, 7, 3), normal(40, 1)
+    with pytest.raises(ShapeError, match=r"sequences of 7 steps, build the layer with batch_first=True"):
+        quiet(network(), x, y)
+    quiet(network(batch_first=True), x, y)
+    quiet(network(), x.swapaxes(0, 1), y)

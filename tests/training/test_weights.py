@@ -192,3 +192,74 @@ def test_a_nan_output_is_an_error_at_weight_zero_too():
 class OnlyValue:
     def value_and_gradient(self, output, target):
         return 0.0, np.zeros_like(output)
+
+
+@pytest.mark.parametrize("name", ["mse", "cross_entropy"])
+def test_weighted_losses_are_the_mean_over_weights(name):
+    """Against whole weights, which are repetitions, and differences; what stands at weight 0 does not matter."""
+    loss = elman.losses.get_loss(name)
+    rng = np.random.default_rng(0)
+    output, weight = rng.normal(size=(T, N, Q)), rng.integers(0, 3, (T, N))
+    target = rng.normal(size=(T, N, Q)) if name == "mse" else rng.integers(0, Q, (T, N))
+    again = np.repeat(output.reshape(-1, Q), weight.reshape(-1), 0)
+    wanted = np.repeat(target.reshape(-1, *target.shape[2:]), weight.reshape(-1), 0)
+    spoiled = target.copy()
+    spoiled[weight == 0] = np.nan if name == "mse" else 99
+    value, d_output = loss.value_and_gradient(output, spoiled, weight)
+    assert value == pytest.approx(loss.value_and_gradient(again, wanted)[0], rel=1e-12)
+    assert not d_output[weight == 0].any()
+    direction = rng.normal(size=output.shape)
+    ahead, behind = (loss.value_and_gradient(output + s * 1e-6 * direction, spoiled, weight)[0] for s in (1, -1))
+    assert (d_output * direction).sum() == pytest.approx((ahead - behind) / 2e-6, rel=1e-7)
+    none = loss.value_and_gradient(output, spoiled, 0 * weight)
+    assert none[0] == 0
+    assert not none[1].any()
+
+
+def test_classes_with_gaps():
+    x, _ = data()
+    y = np.random.default_rng(0).integers(0, Q, (T, N))
+    gaps = np.random.default_rng(1).random((T, N)) < 0.3
+    options = {"loss": "cross_entropy", "metrics": "accuracy"}
+    theta, a = trained(x, np.where(gaps, np.nan, y), missing="ignore", **options)
+    weighted, b = trained(x, np.where(gaps, -1, y), sample_weight=(~gaps).astype(float), **options)
+    np.testing.assert_array_equal(theta, weighted)
+    assert a == b
+    with pytest.raises(DTypeError, match="integer classes, with NaN in the gaps"):
+        trained(x, np.where(gaps, np.nan, y + 0.5), missing="ignore", **options)
+
+
+class Scaled(Squares):
+    """Squares divided by the weighted variance of the training targets."""
+
+    def __init__(self, variance=None):
+        self.variance = variance
+
+    def fitted_to(self, target, weight):
+        mean = np.average(target, axis=0, weights=weight)
+        return Scaled(np.average((target - mean) ** 2, axis=0, weights=weight).mean())
+
+    def value_and_gradient(self, output, target, weight=None):
+        value, d_output = super().value_and_gradient(output, target, weight)
+        return value / self.variance, d_output / self.variance
+
+
+@pytest.mark.parametrize("form", ["arrays", "lengths", "batches"])
+def test_a_loss_may_be_fitted_to_the_training_targets(form):
+    x, y = data()
+    weight = np.random.default_rng(0).integers(0, 3, (T, N)).astype(float)
+    gaps = np.where(weight[..., None] > 0, y, np.nan)
+    lengths = np.array([7, 3, 5, 7, 1, 2, 7, 6, 1, 4])
+    counted = weight * (np.arange(T)[:, None] < lengths) if form == "lengths" else weight
+    given = {
+        "arrays": ((x, gaps), {"sample_weight": weight}),
+        "lengths": ((x, gaps), {"sample_weight": weight, "lengths": lengths}),
+        "batches": (([(x[:, :4], gaps[:, :4], weight[:, :4]), (x[:, 4:], gaps[:, 4:], weight[:, 4:])], None), {}),
+    }[form]
+    held = (x[:, :3], 3 * y[:, :3])
+    _, fitted = trained(*given[0], loss=Scaled(), validation=held, epochs=1, optimizer=SGD(1e-300), **given[1])
+    _, plain = trained(*given[0], loss=Squares(), validation=held, epochs=1, optimizer=SGD(1e-300), **given[1])
+    mean = np.average(y, axis=(0, 1), weights=np.repeat(counted[..., None], Q, -1))
+    variance = np.average((y - mean) ** 2, axis=(0, 1), weights=np.repeat(counted[..., None], Q, -1)).mean()
+    assert fitted.loss[0] == pytest.approx(plain.loss[0] / variance, rel=1e-11)
+    assert fitted.validation_loss[0] == pytest.approx(plain.validation_loss[0] / variance, rel=1e-11)

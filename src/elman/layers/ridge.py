@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class ReadoutSolution(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """All that was found as plain lists and numbers."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
 
 
 def rows_of(states: Any, y: Any, features: int, targets: int, washout: int, batch_first: bool) -> tuple[Array, Array]:
@@ -82,14 +82,12 @@ def rows_of(states: Any, y: Any, features: int, targets: int, washout: int, batc
     ShapeError, DTypeError, ArgumentError
         If they do not fit each other or the readout, or nothing is left.
     """
-    if is_list(states) != is_list(y) or (is_list(states) and len(states) != len(y)):
+    (S_items, listed), (Y_items, y_listed) = _items(states, "states"), _items(y, "y")
+    if listed != y_listed or len(S_items) != len(Y_items):
         raise ShapeError("states and y must both be arrays, or lists of as many sequences")
-    listed = is_list(states)
-    pairs = list(zip(states, y, strict=True)) if listed else [(states, y)]
     kept: list[tuple[Array, Array]] = []
-    for i, (s, t) in enumerate(pairs):
+    for i, (s, t) in enumerate(zip(S_items, Y_items, strict=True)):
         at = f"[{i}]" if listed else ""
-        s, t = (finite_floats(a, f"{name}{at}", np.dtype(float)) for a, name in ((s, "states"), (t, "y")))
         axes = (2,) if listed else (2, 3)
         if s.ndim not in axes or s.shape[-1] != features:
             layout = "(T, H)" if listed else "(T, H), (T, N, H), or (N, T, H) with batch_first"
@@ -104,6 +102,13 @@ def rows_of(states: Any, y: Any, features: int, targets: int, washout: int, batc
     if not len(S):
         raise ArgumentError(f"washout must leave a step to fit, and {washout} leaves none")
     return S, Y
+
+
+def _items(value: Any, name: str) -> tuple[list[Array], bool]:
+    """The arrays of a list of sequences, or one array as the only item; and whether it is a list."""
+    if is_list(value):
+        return [finite_floats(item, f"{name}[{i}]", np.dtype(float)) for i, item in enumerate(value)], True
+    return [finite_floats(value, name, np.dtype(float))], False
 
 
 def strengths(ridge: Any) -> Array | None:

@@ -66,6 +66,10 @@ class Batches:
                 f"batches must hold at least one (x, y) in each pass, got none from {kind(self.batches)}"
             ) from None
 
+    def checked(self) -> Iterator[Samples]:
+        """The batches of one pass."""
+        return (self._to_samples(item, i) for i, item in enumerate(self.batches))
+
     def draws(self, batch_size: int, rng: np.random.Generator | None) -> Iterator[Draw]:
         """The batches as they come: their sizes and their order are the caller's."""
         item, iterator = self._begin()

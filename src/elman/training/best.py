@@ -13,7 +13,7 @@ from ..errors import ArgumentError, DTypeError, StateDictError
 from ..metrics import higher_is_better
 from ..validation.scalars import at_least_zero, flag, real, size
 from ..validation.words import kind
-from .callbacks import Update
+from .callbacks import TrainingInfo, Update
 from .history import History
 from .model import Model
 
@@ -55,6 +55,10 @@ class Best:
         if better:
             self.value = value
         return better
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.value = math.nan
 
     def _last(self, history: History) -> float:
         values = {"loss": history.loss, "validation_loss": history.validation_loss, **history.metrics}
@@ -123,6 +127,12 @@ class KeepBest:
         """The best value so far."""
         return self._best.value
 
+    def begin(self, info: TrainingInfo) -> None:
+        """Forget what was seen of another training; one that is resumed goes on."""
+        if not info.history.epochs:
+            self._best.forget()
+            self.epoch = self.theta = None
+
     def __call__(self, update: Update) -> bool | None:
         """Look at an epoch that has ended; see :data:`elman.training.Callback`."""
         if update.epoch_ended and self._best.improved(update.history):
@@ -135,12 +145,15 @@ class KeepBest:
         Raises
         ------
         StateDictError
-            If the network has another number of parameters.
+            If the network has another number of parameters, or another dtype.
         """
         if self.theta is None or not self._restores:
             return
-        if self.theta.shape != net.theta.shape:
-            raise StateDictError(f"the best parameters are {self.theta.shape}, those of the network {net.theta.shape}")
+        if (self.theta.shape, self.theta.dtype) != (net.theta.shape, net.theta.dtype):
+            raise StateDictError(
+                f"the best parameters are {self.theta.shape} {self.theta.dtype}, those of the network "
+                f"{net.theta.shape} {net.theta.dtype}: give each training callbacks of its own"
+            )
         net.theta[...] = self.theta
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,26 +46,23 @@ def training_data(
             raise ArgumentError(f"{', '.join(own)} must be left out for batches: they come as (x, y, sample_weight)")
         batches = Batches(net, x, loss, truncation, missing=missing)
         _warn(net, batches.first, loss, truncation, given)
-        return batches, loss
+        return batches, fitted(loss, batches.checked())
     samples = Samples(
         net, x, y, loss, truncation, given["lengths"], given["reset"], weight=given["sample_weight"], missing=missing,
         slots=slots,
     )  # fmt: skip
     _warn(net, samples, loss, truncation, given)
-    return samples, _fitted(loss, samples)
+    return samples, fitted(loss, [samples])
 
 
-def _fitted(loss: Loss, samples: Samples) -> Loss:
-    """The loss made from all targets that count, if it wants to be."""
-    fit = getattr(loss, "fitted_to", None)
-    if fit is None:
+def fitted(loss: Loss, all_samples: Iterable[Samples]) -> Loss:
+    """The loss for these data, if it takes something from them, such as the variance of the targets."""
+    fit_to = getattr(loss, "fitted_to", None)
+    if fit_to is None:
         return loss
-    pieces = [piece for piece in samples.pieces(samples.whole()) if piece.target is not None]
-    axes = samples.axes
-    targets = [np.reshape(p.target, (-1, *np.shape(p.target)[np.ndim(p.target) - axes :])) for p in pieces]
-    weights = [np.ones(len(t)) if p.weight is None else p.weight.ravel() for p, t in zip(pieces, targets, strict=True)]
-    own: Loss = fit(np.concatenate(targets), np.concatenate(weights))
-    return own
+    targets, weights = zip(*(samples.targets() for samples in all_samples), strict=True)
+    made: Loss = fit_to(np.concatenate(targets), np.concatenate(weights))
+    return made
 
 
 def validation_data(net: Model, validation: Any, loss: Loss, missing: bool) -> Source | None:
@@ -79,9 +76,7 @@ def validation_data(net: Model, validation: Any, loss: Loss, missing: bool) -> S
     if validation is None:
         return None
     must = "validation must be (x, y) or (x, y, lengths, sample_weight), or an iterable of batches (x, y)"
-    pairs = isinstance(validation, tuple | list) and all(
-        isinstance(item, tuple) and len(item) in (2, 3) for item in validation
-    )
+    pairs = isinstance(validation, list) and all(isinstance(item, tuple) and len(item) in (2, 3) for item in validation)
     if is_supply(validation) and (pairs or not isinstance(validation, tuple | list)):
         return Batches(net, validation, loss, prefix="validation ", missing=missing)
     if not isinstance(validation, tuple | list) or not 2 <= len(validation) <= 4:
@@ -110,5 +105,5 @@ def _warn(
     """Warn of data that are probably not meant so."""
     if truncation is None and given["lengths"] is None and given["reset"] is None and samples.every_step:
         warn_of_axes(net, samples.x.array, CALLER)
-    reached = samples.axes == 1 and type(loss).__name__ != "Poisson"
+    reached = samples.axes == 1 and not getattr(loss, "log_input", False)
     warn_of_scale(samples.x.array, samples.y.array if reached else None, CALLER)

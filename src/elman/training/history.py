@@ -32,10 +32,6 @@ class History(Drawn, picture="plot_history"):
         Loss on the validation data after each complete epoch; empty without validation data.
     gradient_norm : list of float
         Euclidean norm of the whole gradient at each update, before clipping.
-    lr : list of float
-        Learning rate of the last update of each complete epoch.
-    metrics : dict of str to list of float
-        By name, the value after each complete epoch.
     clip_norm : float or None
         The norm above which gradients were clipped.
     seconds : float
@@ -44,17 +40,21 @@ class History(Drawn, picture="plot_history"):
         Whether Ctrl-C ended the training.
     stopped : bool
         Whether a callback ended it.
+    lr : list of float
+        Learning rate of the last update of each complete epoch.
+    metrics : dict of str to list of float
+        By name, the value after each complete epoch.
     """
 
     loss: list[float] = field(default_factory=list)
     validation_loss: list[float] = field(default_factory=list)
     gradient_norm: list[float] = field(default_factory=list)
-    lr: list[float] = field(default_factory=list)
-    metrics: dict[str, list[float]] = field(default_factory=dict)
     clip_norm: float | None = None
     seconds: float = field(default=0.0, compare=False)
     interrupted: bool = False
     stopped: bool = False
+    lr: list[float] = field(default_factory=list)
+    metrics: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def epochs(self) -> int:

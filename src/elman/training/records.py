@@ -14,7 +14,7 @@ from ..files import check_target, checked_name, replacing, shown
 from ..validation.scalars import flag, size
 from ..validation.words import kind
 from .best import Best
-from .callbacks import Update
+from .callbacks import TrainingInfo, Update
 from .history import History
 
 
@@ -56,6 +56,11 @@ class ModelCheckpoint:
         check_target(path)
         self.path, self.every = checked_name(path), size(every, "every")
         self.best_only, self._best = flag(best_only, "best_only"), Best(monitor)
+
+    def begin(self, info: TrainingInfo) -> None:
+        """Forget what was seen of another training; one that is resumed goes on."""
+        if not info.history.epochs:
+            self._best.forget()
 
     def __call__(self, update: Update) -> None:
         """Save after an epoch that is due."""
@@ -132,7 +137,7 @@ class CSVLog:
                 temporary.write_text(_lines(table, 0, header=True), encoding="utf-8", newline="")
         self._history, self._columns = history, list(table)
 
-    def begin(self, info: Any = None) -> None:
+    def begin(self, info: TrainingInfo) -> None:
         """A training begins: its table is written anew."""
         self._history = None
 

@@ -17,15 +17,17 @@ from ..losses import Loss
 from ..targets import positions, target_axes
 from ..validation.arrays import finite, floating, plain
 from ..validation.sequences import checked_lengths, holds, is_list, reset_mask
-from ..windows import Windows, lies_elsewhere
+from ..windows import Windows, lies_elsewhere, spread
 from .cuts import Truncation, Window, cut, steps_of, within
 from .model import Model, trace_options
-from .signs import check_axes, check_input_kind
+from .signs import check_axes, check_input_kind, naming_batch_first
 from .stored import Stored, check_filled, check_parts
 from .uneven import padded, valid_steps
 from .weights import check_takes_weight, classes_with_gaps, over_positions, position_weights, without_gaps
 
 Array = NDArray[Any]
+
+MOST_WINDOWS = 1024  # whose targets a loss may be fitted to
 
 
 class Minibatch(NamedTuple):
@@ -157,7 +159,8 @@ class Samples:
         every = None if len(output) == 2 and self.time is not None else x.shape[:-1]
         last = None if self.time is None else () if single else (n,)
         channels = getattr(loss, "target_shape", tuple)(output)[-1]
-        leading = positions(y.shape, f"{prefix}y", every, last, self.axes, channels)
+        with naming_batch_first(x, y, self.axes, self.time):
+            leading = positions(y.shape, f"{prefix}y", every, last, self.axes, channels)
         self.every_step, self.at_end = leading == every, every is None
         self.x_axis, self.y_axis = model.batch_axis, model.batch_axis if self.every_step else 0
         counted = valid if self.every_step else None
@@ -199,6 +202,18 @@ class Samples:
         if self.x.elsewhere or self.y.elsewhere or self.weight is not None or self.missing:
             return self.gather(np.arange(self.n_samples))
         return Minibatch(self.x.array, self.y.array, None, self.lengths, self.reset)
+
+    def targets(self) -> tuple[Array, Array]:
+        """The targets that count, their positions along one axis, with their weights; of windows an even choice."""
+        few = spread(self.y.array, self.y_axis, MOST_WINDOWS)
+        batch = self.gather(np.arange(self.n_samples) if few is None else few)
+        positions_of = batch.y.shape[: batch.y.ndim - self.axes]
+        weight = np.ones(positions_of) if batch.weight is None else np.asarray(batch.weight, np.float64)
+        if batch.lengths is not None and self.every_step:
+            steps = np.arange(positions_of[self.time or 0])
+            weight = weight * (steps[:, None] < batch.lengths if self.time == 0 else steps < batch.lengths[:, None])
+        counted = weight > 0
+        return batch.y[counted], weight[counted]
 
     def gather(self, samples: Array, slot: int = 0) -> Minibatch:
         """Copy samples into kept buffers.

@@ -227,16 +227,20 @@ class OnPlateau:
 
     def lr(self, step: int, epoch: int, base_lr: float) -> float:
         """Learning rate of an update; see :class:`Schedule`."""
-        return max(base_lr * self.scale, min(self.lr_min, base_lr))
+        scale = self.scale if epoch else 1.0  # before the end of an epoch nothing has been seen
+        return max(base_lr * scale, min(self.lr_min, base_lr))
 
     def observe(self, history: History) -> None:
-        """Look at the last epoch.
+        """Look at the last epoch; the first one of a training begins anew.
 
         Raises
         ------
         ArgumentError
             If what is monitored is not recorded.
         """
+        if history.epochs == 1:
+            self.scale, self._waited = 1.0, 0
+            self._best.forget()
         self._waited = 0 if self._best.improved(history) else self._waited + 1
         if self._waited >= self.patience:
             self.scale, self._waited = self.scale * self.factor, 0

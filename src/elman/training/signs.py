@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,20 @@ def check_input_kind(x: Array, name: str) -> None:
             f"{name} must be an array of real floating-point numbers, got dtype {x.dtype}: tokens or classes 0 .. K-1 "
             f"must be encoded one-hot, {codes}; whole numbers that are measurements converted, {name}.astype(float)"
         )
+
+
+@contextmanager
+def naming_batch_first(x: Array, y: Array, axes: int, time: int | None) -> Iterator[None]:
+    """Say more of targets that do not fit: one for each entry of the first axis of a time-first model's inputs."""
+    try:
+        yield
+    except ShapeError as error:
+        if time != 0 or x.ndim != 3 or y.ndim != 1 + axes or len(y) != len(x):
+            raise
+        raise ShapeError(
+            f"{error}. There is one target for each of the {len(x)} entries of the first axis of x: if those are "
+            f"sequences of {x.shape[1]} steps, build the layer with batch_first=True, or give x.swapaxes(0, 1)"
+        ) from error
 
 
 def warn_of_axes(model: Model, x: Any, stacklevel: int) -> None:
