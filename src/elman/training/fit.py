@@ -127,7 +127,8 @@ def fit(
     resume : elman.saving.Saved, optional
         What :func:`elman.load` returned for a file of :class:`~elman.ModelCheckpoint`: training goes on from there, to
         the bits of a training that was never stopped. ``epochs`` counts from the first beginning. Network, optimizer,
-        callbacks and schedule of the same kinds are given their saved states.
+        callbacks and schedule of the same kinds are given their saved states. What batches of your own come in is yours
+        to restore.
     callbacks : sequence of callables, optional
         Each receives an :class:`~elman.training.Update` after every update. Training ends if one returns True.
     progress : bool, default True

@@ -76,11 +76,11 @@ class Saved:
                 "resume must be what elman.load returned for a file of ModelCheckpoint, with net, optimizer, history, "
                 f"rng and training; {kind(saved)} lacks {', '.join(lacking)}"
             )
-        lacking = [name for name in names if not getattr(saved, name)] if not saved.training else []
-        lacking += [name for name in names[:-1] if getattr(saved, name) is None]
+        parts = {name: getattr(saved, name) for name in names}
+        lacking = [name for name, part in parts.items() if part is None or (name == "training" and not part)]
         if lacking:
             raise ArgumentError(
-                f"resume must hold all that a training goes on from, and has no {', '.join(dict.fromkeys(lacking))}: "
+                f"resume must hold all that a training goes on from, and has no {', '.join(lacking)}: "
                 "give a file of ModelCheckpoint, or save(..., optimizer=, history=, rng=, "
                 "training=update.trainer_state()) at the end of an epoch"
             )

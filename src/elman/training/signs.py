@@ -16,8 +16,8 @@ from .model import Model
 
 Array = NDArray[Any]
 
-MUCH_LONGER = 8  # times as many steps as sequences
-LEAST_STEPS = 50  # below, there is little to lose
+MUCH_LONGER = 10  # times as many steps as sequences
+LEAST_STEPS = 100  # below, there is little to lose
 FAR = 10.0  # from unit scale
 LOOKED_AT = 200_000  # numbers that tell the scale
 
