@@ -4,7 +4,9 @@ Build
     :class:`RNN`, :class:`LSTM`, :class:`GRU`, :class:`MGU`, :class:`Readout`, :class:`MLP`, :class:`Network`,
     :mod:`elman.initializers`
 Train
-    :func:`fit`, :class:`Adam`, :class:`SGD`, :func:`clip_by_global_norm`, :mod:`elman.training`
+    :func:`fit`, :class:`Adam`, :class:`AdamW`, :class:`RMSprop`, :class:`SGD`, :mod:`elman.schedules`,
+    :func:`clip_by_global_norm`, :mod:`elman.training`; :class:`EarlyStopping`, :class:`KeepBest`,
+    :class:`ModelCheckpoint`, :class:`CSVLog`; :mod:`elman.metrics`; :func:`minimize`
 Diagnose
     :func:`diagnose` and, while it trains, :class:`Monitor`; :func:`gradient_flow`, :func:`lyapunov_spectrum`,
     :func:`covariant_vectors`, :func:`spectrum`, :func:`fixed_points`; :func:`mean_field`, :func:`phase_diagram`;

@@ -29,6 +29,18 @@ class ReadOnlyError(ElmanError, AttributeError):
     """An attribute was assigned that is fixed when its object is built, or that nothing would read."""
 
 
+class MissingNameError(ElmanError, KeyError):
+    """A mapping, such as ``net.params`` or ``trace.states``, has no entry of this name."""
+
+    def __str__(self) -> str:
+        """The message as it is: the built-in class would show it in quotation marks."""
+        return str(self.args[0]) if self.args else ""
+
+
+class MissingAttributeError(ElmanError, AttributeError):
+    """A model has no attribute of this name, which its counterpart in another framework has."""
+
+
 class StateDictError(ElmanError, ValueError):
     """A mapping of weights does not fit: a key is missing, unknown, or has the wrong shape or type."""
 
@@ -97,6 +109,13 @@ def _rebuild(
 ) -> NonFiniteError:
     """Make the exception again in another process: keywords do not survive the default pickling."""
     return NonFiniteError(message, what=what, layer=layer, gate=gate, step=step, sample=sample)
+
+
+class DataWarning(UserWarning):
+    """Data that can be computed with, and probably are not meant so: axes in another order, a scale far from 1.
+
+    To silence it: ``warnings.simplefilter("ignore", elman.errors.DataWarning)``.
+    """
 
 
 class MissingExtraError(ElmanError, ImportError):

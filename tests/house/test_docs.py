@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import pkgutil
 import re
 
 import matplotlib
@@ -96,6 +97,23 @@ def test_every_public_name_is_in_the_reference():
     text = reference()
     missing = [name for name in elman.__all__ if not re.search(rf"\belman\.{name}\b", text)]
     assert not missing
+
+
+def documented():
+    """Objects that a directive of the reference shows; of a module, also its own public functions and classes."""
+    for directive, name, options in re.findall(r"^\.\. (?:auto|py:)(\w+):: (\S+)\n((?:   :.*\n)*)", reference(), re.M):
+        thing = pkgutil.resolve_name(name)
+        yield thing
+        if directive == "module" and ":no-members:" not in options:
+            yield from (getattr(thing, each) for each in getattr(thing, "__all__", vars(thing)))
+
+
+def test_every_public_name_of_a_part_is_in_the_reference():
+    shown = list(documented())
+    for part in ("cells", "diagnostics", "layers", "linearization", "training", "interop", "datasets", "tasks"):
+        module = importlib.import_module(f"elman.{part}")
+        missing = [name for name in module.__all__ if not any(getattr(module, name) is each for each in shown)]
+        assert not missing, part
 
 
 def test_every_documented_object_exists():

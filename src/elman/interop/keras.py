@@ -18,11 +18,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError, StateDictError
-from ..layers import GRU, LSTM, RNN, Network, Readout
+from ..layers import GRU, LSTM, MLP, RNN, Network, Readout
+from ..layers.dense import Dense
 from ..layers.parameters import rounded
 from ..layers.recurrent import Recurrent
 from ..validation.scalars import flag
 from .keras_arrays import directions, is_cudnn, to_ours, to_theirs
+from .keras_heads import dense_arrays, head_of, is_dense
 
 Array = NDArray[Any]
 CELLS: dict[int, Any] = {1: RNN, 3: GRU, 4: LSTM}
@@ -52,7 +54,7 @@ class _Layer(NamedTuple):
 def from_keras(
     source: Any, *, nonlinearity: str | None = None, reset_after: bool | None = None, activation: str | None = None,
     recurrent_activation: str | None = None, batch_first: bool = True, dtype: DTypeLike | None = None,
-) -> RNN | LSTM | GRU | Network:  # fmt: skip
+) -> RNN | LSTM | GRU | Readout | MLP | Network:  # fmt: skip
     """Build a layer or network from layers of Keras, or from their weights.
 
     Parameters
@@ -62,7 +64,8 @@ def from_keras(
         kernel and bias, twice for two directions. A list of them is a stack, which becomes one layer with
         ``num_layers``. Shapes tell the cell, sizes and bias. A bias of twice the length, (6 H,) or (8 H,), tells that
         the arrays are those of ``CuDNNGRU`` or ``CuDNNLSTM``, whose kernels lie otherwise, too. A model must be a chain
-        of such layers, and at the end perhaps a ``Dense`` without activation: then it becomes a network.
+        of such layers, and at the end perhaps a ``Dense`` without activation, or two, the first with one that elman
+        has: then it becomes a network with a readout or a perceptron. One or two ``Dense`` alone become these.
     activation, recurrent_activation : str, optional
         For the weights of an LSTM or GRU, which do not tell them, though what they compute depends on them:
         ``"tanh"`` and ``"sigmoid"``, or they are refused. Keras before 2.3, and TensorFlow's before 2.0, had
@@ -78,7 +81,7 @@ def from_keras(
 
     Returns
     -------
-    RNN, LSTM, GRU or Network
+    RNN, LSTM, GRU, Readout, MLP or Network
         New, with copies of the weights.
 
     Raises
@@ -128,20 +131,23 @@ def from_keras(
     return out
 
 
-def to_keras(layer: Recurrent) -> list[list[Array]]:
+def to_keras(layer: Recurrent | Dense | Network) -> list[list[Array]]:
     """Weights for Keras's ``set_weights``.
 
     Parameters
     ----------
-    layer : RNN, LSTM or GRU
+    layer : RNN, LSTM, GRU, Readout, MLP, or Network of them
         Where they come from. What the arrays do not say has to be said to Keras: ``activation`` for the nonlinearity
-        ("linear" for identity), ``reset_after``, ``use_bias``.
+        ("linear" for identity), ``reset_after``, ``use_bias``; for a network with ``at="steps"`` that the last
+        recurrent layer has ``return_sequences=True``, with ``at="end"`` that it has not.
 
     Returns
     -------
     list of list of ndarray
         For each layer of the stack kernel (D, G H), recurrent kernel (H, G H), and bias if there is one; for two
-        directions six or four arrays, as ``Bidirectional`` has them. Copies, in the layer's dtype.
+        directions six or four arrays, as ``Bidirectional`` has them. For a readout kernel (H, Q), and bias if there is
+        one, of a ``Dense``; for a perceptron those of two ``Dense``. For a network all of these, one list for each
+        layer of Keras, in order. Copies, in the layer's dtype.
 
     Raises
     ------
@@ -155,8 +161,15 @@ def to_keras(layer: Recurrent) -> list[list[Array]]:
     Dropout is not in the arrays. Where Keras has one bias it is the rounded sum of the two: outputs agree to the
     rounding of that sum, and ``from_keras(to_keras(layer))`` has it as its ``bias_ih``.
     """
-    if type(layer) not in NAMES.values():
-        raise DTypeError(f"to_keras takes RNN, LSTM or GRU, got {type(layer).__name__}")
+    if type(layer) is Network:
+        return [*to_keras(layer.layer), *to_keras(layer.readout)]
+    if isinstance(layer, Dense) and type(layer) in (Readout, MLP):
+        return dense_arrays(layer)
+    if type(layer) not in NAMES.values() or not isinstance(layer, Recurrent):
+        raise DTypeError(
+            f"to_keras takes RNN, LSTM, GRU, Readout, MLP or a Network of them, got {type(layer).__name__}: Keras has "
+            "no such layer"
+        )
     foreign = {"proj_size": isinstance(layer, LSTM) and layer.proj_size, "zoneout": any(layer.zoneout)}
     for name, is_foreign in (foreign | {"learn_initial_state": layer.learn_initial_state}).items():
         if is_foreign:
@@ -170,26 +183,21 @@ def to_keras(layer: Recurrent) -> list[list[Array]]:
 def _from_model(model: Any, dtype: DTypeLike | None, options: dict[str, Any]) -> Any:
     """The layer of a model, or with a linear readout the network."""
     layers = _recurrent_items(_chain(model))
-    last = layers[-1]
-    if type(last).__name__ == "TimeDistributed" and type(last.layer).__name__ == "Dense":
-        last = last.layer
-    if type(last).__name__ != "Dense" or len(layers) < 2:
+    end = len(layers)
+    while end and len(layers) - end < 2 and is_dense(layers[end - 1]):
+        end -= 1
+    if end == len(layers):
         layer: Any = from_keras(layers, dtype=dtype, **options)
         return layer
-    if last.get_config()["activation"] not in ("linear", None):
-        raise ArgumentError(
-            f"{last.name}: activation must be 'linear', got {last.get_config()['activation']!r}: a readout has none. "
-            "Give the recurrent layers alone, as a list out of model.layers"
-        )
-    weight, *bias = [np.asarray(a) for a in last.get_weights()]
     if dtype is None:
         dtype = np.result_type(
             np.float32, *(a.dtype for a in map(np.asarray, model.get_weights()) if a.dtype.kind == "f")
         )
-    layer = from_keras(layers[:-1], dtype=dtype, **options)
-    readout = Readout(len(weight), weight.shape[1], bias=bool(bias), dtype=dtype, weight_init="zeros")
-    readout.load_state_dict(rounded({"weight": weight.T, **({"bias": bias[0]} if bias else {})}, readout.dtype))
-    return Network(layer, readout, at="steps" if layers[-2].return_sequences else "end")
+    head = head_of(layers[end:], dtype)
+    if not end:
+        return head
+    layer = from_keras(layers[:end], dtype=dtype, **options)
+    return Network(layer, head, at="steps" if layers[end - 1].return_sequences else "end")
 
 
 def _chain(model: Any) -> list[Any]:

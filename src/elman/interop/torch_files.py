@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 import zipfile
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,11 +28,13 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
     Parameters
     ----------
     path : path-like
-        A state dict, or a dictionary that holds one under ``key``.
+        A state dict, or a dictionary that holds one, such as a checkpoint of Lightning. Whatever else is in the file,
+        such as a Namespace of hyperparameters, is left aside: objects in it are not made.
     prefix : str, default ""
         Only weights whose names start so; it is taken off.
     key : str, optional
-        Where in a training checkpoint the weights are, such as ``"state_dict"``.
+        Where in a training checkpoint the weights are, such as ``"state_dict"``. Needed only where several entries
+        hold tensors by name.
 
     Returns
     -------
@@ -43,8 +46,9 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
     MissingExtraError
         Without torch.
     StateDictError
-        If the file holds other things than tensors and plain values, is damaged, would take far
-        more memory than the file has bytes, or has no weights at this place.
+        If the file is an object as a whole, such as a module, or holds something whose reading runs the system's
+        functions; if it is damaged, would take far more memory than the file has bytes, or has no weights at this
+        place.
     ArgumentError
         For a version of torch before 2.10, whose ``weights_only`` can be made to run code; if the path is a device or
         pipe.
@@ -64,7 +68,7 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
                 check_inflated(archive, size)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a TorchScript archive, which is refused below
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = _content(torch, path)
     except Exception as error:  # what a damaged file raises depends on where it is damaged
         if "TorchScript" in str(error):
             raise StateDictError(
@@ -79,20 +83,63 @@ def load_pt(path: str | os.PathLike[str], prefix: str = "", *, key: str | None =
     return _weights(torch, content, prefix, key, path, size)
 
 
+class _Call(type):
+    """Of a class whose calls do nothing: what a file calls to make an object beside the weights."""
+
+    def __call__(cls, *_: Any, **__: Any) -> Any:
+        return object.__new__(cls)  # type: ignore[arg-type]  # mypy takes a class of classes for none
+
+
+class _Aside(metaclass=_Call):
+    """Stands for every class and function that a file names beside the weights, and does nothing.
+
+    An object that a file makes without a call is a dictionary here: torch's reader fills no other class with the
+    entries of a user's dictionary.
+    """
+
+    def __new__(cls, *_: Any) -> Any:
+        return OrderedDict()
+
+    def __setstate__(self, state: Any) -> None:
+        """Forget what its attributes were."""
+
+
+def _content(torch: Any, path: Any) -> Any:
+    """What a file holds, by the reader of torch that runs nothing; with a stand-in for each object that it refuses."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as refusal:
+        try:
+            names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+            with torch.serialization.safe_globals([(_Aside, name) for name in names]):
+                content = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception:  # also of a file that is no archive; the first error says why
+            raise refusal from None
+        if not content or isinstance(content, _Aside):
+            raise refusal
+        return content
+
+
+def _holding_weights(torch: Any, content: Any) -> list[str]:
+    """Names of the entries of a checkpoint that are tensors by name."""
+    if not isinstance(content, Mapping):
+        return []
+    tables = {k: v for k, v in content.items() if isinstance(k, str) and isinstance(v, Mapping) and v}
+    return [k for k, v in tables.items() if all(isinstance(t, torch.Tensor) for t in v.values())]
+
+
 def _weights(torch: Any, content: Any, prefix: str, key: str | None, path: Any, size: int) -> dict[str, Array]:
     """The arrays at a prefix of what a file holds."""
+    found = _holding_weights(torch, content)
+    if key is None and len(found) == 1 and not any(isinstance(value, torch.Tensor) for value in content.values()):
+        key = found[0]
     weights = content if key is None else _entry(content, key, path)
     names = present(weights, prefix) if isinstance(weights, Mapping) and weights else []
     if not names or not all(isinstance(weights[name], torch.Tensor) for name in names):
-        inside = (
-            [k for k, v in weights.items() if isinstance(k, str) and isinstance(v, Mapping)]
-            if isinstance(weights, Mapping)
-            else []
-        )
         raise StateDictError(
             f"{shown(os.fspath(path))} must hold weights by name{'' if key is None else ' under ' + quoted(key)}, got "
             f"{_describe(weights)}; where one of its entries holds them, give its name as key (--key), "
-            f"such as {quoted(inside[0] if inside else 'state_dict')}"
+            f"such as {' or '.join(map(quoted, found[:MOST])) or quoted('state_dict')}"
         )
     # a tensor may repeat its few numbers without end
     total = sum(weights[name].numel() * weights[name].element_size() for name in names)

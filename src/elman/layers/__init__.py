@@ -6,6 +6,7 @@ from .lstm import LSTM
 from .mgu import MGU
 from .network import Network, NetworkTrace
 from .recurrent import Recurrent
+from .ridge import ReadoutSolution
 from .rnn import RNN
 from .stepper import Stepper
 from .trace import Gradients, Trace
@@ -22,6 +23,7 @@ __all__ = [
     "Network",
     "NetworkTrace",
     "Readout",
+    "ReadoutSolution",
     "Recurrent",
     "Stepper",
     "Trace",

@@ -24,6 +24,8 @@ from .engine.buffers import Buffers, Fresh, scratch
 from .engine.kept import Kept, Version
 from .engine.rows import Rows
 from .parameters import Parameterised, Parameters
+from .ridge import ReadoutSolution, rows_of, solve, strengths
+from .trace import bytes_of, in_bytes
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -49,6 +51,15 @@ class DenseTrace:
     version: Version
     hn: None = None
 
+    def __repr__(self) -> str:
+        hidden = "" if self.hidden is None else f"hidden {self.hidden.shape}, "
+        return f"DenseTrace(output {self.output.shape}, {hidden}{in_bytes(self.nbytes)})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays in it, those of the input included."""
+        return bytes_of(rows.flat for rows in self.rows)
+
 
 @dataclass(frozen=True, eq=False)
 class DenseGradients:
@@ -67,6 +78,9 @@ class DenseGradients:
     params: Mapping[str, Array]
     theta: Array
     x: Array
+
+    def __repr__(self) -> str:
+        return f"DenseGradients({', '.join(self.params)}; x {self.x.shape})"
 
 
 class Dense(Parameterised):
@@ -241,7 +255,8 @@ class Readout(Dense):
         self._affine = Affine(self.input_size, self.output_size, real_dtype(dtype))
         self._maps, self._kept = ((self._affine, "weight", "bias", "readout"),), Kept()
         shapes: dict[str, tuple[int, ...]] = {"weight": (self.output_size, self.input_size)}
-        if flag(bias, "bias"):
+        self.bias = flag(bias, "bias")
+        if self.bias:
             shapes["bias"] = (self.output_size,)
         self.parameters = Parameters(shapes, real_dtype(dtype))
         weight = self.parameters["weight"]
@@ -258,9 +273,57 @@ class Readout(Dense):
         self._affine.gradients(rows[0], delta, views["weight"], views.get("bias"))
         return self._affine.input_gradient(self.params["weight"], delta, "d_readout_input", buffers)
 
+    def solve(
+        self, states: Any, y: Any, *, ridge: Any = None, washout: int = 0, batch_first: bool = False
+    ) -> ReadoutSolution:
+        """Set weight and bias to those of the least squares, with ridge regression: no training, one solution.
+
+        With the states of a layer that is not trained this is an echo state network (Jaeger 2001). Nothing is changed
+        unless all of it can be.
+
+        Parameters
+        ----------
+        states : array_like, shape (T, H), (T, N, H), or (N, T, H) with ``batch_first``; or list of (T_i, H)
+            What the readout reads: the output of the layer below.
+        y : array_like, shape of ``states`` with Q instead of H
+            What it should give.
+        ridge : float or sequence of float, optional
+            Strength of the penalty ``ridge |W|**2`` beside the sum of squares over all rows, which does not count the
+            bias; 0 is least squares, of the smallest weights where there are several. Of some, each target takes the
+            one with the smallest leave-one-out error, in closed form; by default of 33 from 1e-14 to 100 in units of
+            the largest squared singular value of the states. Neighbouring steps of a series resemble each other, so
+            that this error is too small for it, and the ridge may be: compare on data held out.
+        washout : int, default 0
+            First steps of each sequence that are left out, while the state still depends on where it started.
+        batch_first : bool, default False
+            Whether sequences come before steps in arrays of three axes.
+
+        Returns
+        -------
+        ReadoutSolution
+            Strengths, errors and effective numbers of weights.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            If the arrays do not fit each other or the readout, or hold a number that is not finite.
+        NonFiniteError
+            If the weights overflow the dtype of the readout.
+        """
+        batch_first = flag(batch_first, "batch_first")
+        rows = rows_of(states, y, self.input_size, self.output_size, size(washout, "washout", 0), batch_first)
+        W, b, solution = solve(*rows, strengths(ridge), "bias" in self.params)
+        with np.errstate(over="ignore"):
+            theta = np.concatenate([W.ravel(), b if "bias" in self.params else b[:0]]).astype(self.dtype)
+        if not all_finite(theta):
+            raise NonFiniteError(
+                f"the weights overflow {self.dtype}: scale states and y, or give a larger ridge", what="parameter"
+            )
+        self.theta[...] = theta
+        return solution
+
     def __repr__(self) -> str:
-        bias = "bias" in self.params
-        return f"Readout({self.input_size}, {self.output_size}, bias={bias}, dtype={self.dtype.name!r})"
+        return f"Readout({self.input_size}, {self.output_size}, bias={self.bias}, dtype={self.dtype.name!r})"
 
 
 class MLP(Dense):

@@ -80,5 +80,5 @@ class Fixed:
         how = f"{kind}(..., {name}={value!r})" if name in options else f"{kind}(...)"
         return (
             f"{name} of {kind} is fixed when it is built, and assigning it would compute nothing: make a new one, "
-            f"{how}, and where the shapes allow it take over the weights: new.load_state_dict(old.state_dict())"
+            f"{how}, and where the shapes allow it take over the weights: new.load_state_dict(dict(old.state_dict()))"
         )

@@ -24,7 +24,8 @@ from .loss_gradient import last_state_start, measured_loss
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
-from .trace import Gradients, Trace, final_output, spacing
+from .stated import StatedWeights
+from .trace import Gradients, Trace, bytes_of, final_output, in_bytes, shape_of, spacing
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -51,6 +52,14 @@ class NetworkTrace:
     readout_layout: tuple[Any, ...]
     readout_version: Version
     at: str
+
+    def __repr__(self) -> str:
+        return f"NetworkTrace(output {shape_of(self.output)}, {in_bytes(self.nbytes)}, layer={self.layer!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays in it, the layer's included."""
+        return self.layer.nbytes + bytes_of(rows.flat for rows in self.rows[1:])
 
 
 class Network(Parameterised):
@@ -83,6 +92,8 @@ class Network(Parameterised):
 
     trace_options = frozenset({"lengths", "reset", "training", "rng", "checkpoint", "buffers"})
     """Keywords of :meth:`trace` that training makes use of."""
+    backward_options = frozenset({"d_states", "readout_only"})
+    """Keywords of :meth:`backward` that training makes use of."""
 
     def __init__(self, layer: Recurrent, readout: Dense, *, at: str = "steps") -> None:
         if not isinstance(layer, Recurrent) or not isinstance(readout, Dense):
@@ -110,7 +121,7 @@ class Network(Parameterised):
             part.parameters.move(self.parameters.theta[at : at + part.parameters.size], self.parameters, prefix)
             at += part.parameters.size
 
-    def state_dict(self) -> dict[str, Array]:
+    def state_dict(self) -> StatedWeights:
         """Copies of all parameters by name."""
         self._check_parts()
         return super().state_dict()
@@ -119,20 +130,6 @@ class Network(Parameterised):
         """Set all parameters from arrays by name; see :meth:`RNN.load_state_dict`."""
         self._check_parts()
         super().load_state_dict(mapping)
-
-    def __copy__(self) -> Network:
-        """Another network with the same layer, readout and parameters: joined anew, they would leave this one."""
-        twin: Network = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("parameters", "_built")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._join()
-        self._built = True
 
     def _check_parts(self) -> None:
         """A part that was built into another network since has its parameters there: never compute with stale ones."""
@@ -222,7 +219,7 @@ class Network(Parameterised):
 
     def backward(
         self, trace: NetworkTrace, d_output: Any, d_hn: State | None = None, *, need_x: bool = False,
-        buffers: Buffers = FRESH,
+        d_states: Any = None, readout_only: bool = False, buffers: Buffers = FRESH,
     ) -> Gradients:  # fmt: skip
         """Backpropagation through readout and time.
 
@@ -236,6 +233,12 @@ class Network(Parameterised):
             ``dL/d hn``; zero by default.
         need_x : bool, default False
             Whether to compute ``dL/dx``.
+        d_states : array_like or list of array_like, shape of ``trace.layer.output``, optional
+            A derivative by the layer's output of every step that is to be added to what comes from the readout, as that
+            of a penalty on activity.
+        readout_only : bool, default False
+            Whether to stop at the readout: the gradients of the layer's parameters are then 0, and those of x and h0
+            None, with ``state_norms`` of no steps.
         buffers : Buffers, optional
             Memory to use again: the gradients are then overwritten by the next call with the same buffers.
 
@@ -263,18 +266,34 @@ class Network(Parameterised):
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         n = layer.parameters.size
         d_rows = self.readout.rows_backward(trace.rows, d, theta[n:], buffers)
+        if flag(readout_only, "readout_only"):
+            return self._of_readout(trace, theta, n)
         at_end = self.at == "end"
+        of_states = layer.output_gradient(trace.layer, d_states)
         if at_end:
             d_state = layer.spread_final(trace.layer, d_rows, d_state)
+        elif of_states is not None:
+            d_rows.view(layer.output_size)[...] += of_states.view(layer.output_size)
         grads = layer.backward_rows(
-            trace.layer, None if at_end else d_rows, d_state, flag(need_x, "need_x"), buffers, theta[:n]
+            trace.layer, of_states if at_end else d_rows, d_state, flag(need_x, "need_x"), buffers, theta[:n]
         )
-        if not all_finite(theta[n:]):
+        self._check_readout_gradient(theta[n:])
+        return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
+
+    def _of_readout(self, trace: NetworkTrace, theta: Array, n: int) -> Gradients:
+        """The gradient of the readout alone, from the ``n``-th number of ``theta`` on."""
+        theta[:n] = 0
+        self._check_readout_gradient(theta[n:])
+        none = np.zeros((len(self.layer.stack.layouts), 0, trace.layer.batch.B))
+        return Gradients(self.parameters.view(theta), theta, None, None, none)
+
+    def _check_readout_gradient(self, gradient: Array) -> None:
+        """Refuse a gradient that overflows."""
+        if not all_finite(gradient):
             raise NonFiniteError(
                 f"the gradient of the readout's parameters overflows in {self.dtype}; scale the loss down",
                 what="gradient", layer="readout",
             )  # fmt: skip
-        return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
 
     def _inward(self, trace: NetworkTrace, d_output: Any) -> Array:
         """Checked ``dL/d output`` as rows (n, Q), 0 in the padding."""

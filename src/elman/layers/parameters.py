@@ -3,19 +3,70 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
+from ..errors import (
+    ArgumentError,
+    DTypeError,
+    MissingAttributeError,
+    MissingNameError,
+    NonFiniteError,
+    ReadOnlyError,
+    ShapeError,
+    StateDictError,
+)
+from ..files import listed
 from ..validation.arrays import all_finite, finite, plain
 from ..validation.words import kind
 from .engine.kept import Version
-from .fixed import Fixed
+from .rebuildable import Rebuildable
+from .stated import StatedWeights, check_stated, stated
 
 Array = NDArray[Any]
+ELSEWHERE = {
+    "forward": "call the model, output, hn = net(x)",
+    **dict.fromkeys(("train", "eval"), "calling it evaluates, and trace(x, training=True, rng=rng) draws dropout"),
+    **dict.fromkeys(("fit", "compile"), "elman.fit(net, x, y, loss=..., optimizer=...) trains it"),
+    **dict.fromkeys(("named_parameters", "get_weights", "weights"), "params has the arrays by name, theta all numbers"),
+    **dict.fromkeys(("set_weights", "load_weights"), "load_state_dict(mapping of names to arrays) sets them"),
+    **dict.fromkeys(("to", "float", "double"), 'astype("float32") makes it anew in another dtype'),
+    **dict.fromkeys(("cuda", "cpu"), "elman runs on the processor"),
+    "zero_grad": "backward(trace, d_output) returns gradients, and none are kept",
+    "save": "elman.save(path, net) writes it into one file",
+    "load": "elman.load(path).net makes it from a file",
+    "summary": "print(net) shows its options, params the shapes",
+    **dict.fromkeys(("children", "modules"), "a network has layer and readout"),
+}
+"""What models of other frameworks have and ours do not, and what to do instead."""
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+
+
+@contextmanager
+def at_most(n: int | None) -> Iterator[None]:
+    """Refuse, within, to make more than n parameters at a time, before memory is taken: sizes came out of a file.
+
+    None takes the bound away.
+    """
+    token = _most.set(n)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
+def missing_name(name: Any, names: Iterable[str]) -> MissingNameError:
+    """The error for a name that no parameter has: with those that there are, and the nearest of them."""
+    there = list(names)
+    near = get_close_matches(str(name), there, 1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return MissingNameError(f"no parameter is called {name!r}: there are {listed(there, 20)}{meant}")
 
 
 class Slices(Mapping[str, Array]):
@@ -38,7 +89,10 @@ class Slices(Mapping[str, Array]):
         self.theta, self.slices = theta, slices
 
     def __getitem__(self, name: str) -> Array:
-        place, shape = self.slices[name]
+        try:
+            place, shape = self.slices[name]
+        except KeyError:
+            raise missing_name(name, self.slices) from None
         return self.theta[place].reshape(shape)
 
     def __contains__(self, name: object) -> bool:
@@ -68,6 +122,9 @@ class Parameters(Mapping[str, Array]):
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], dtype: np.dtype[Any]) -> None:
         self.shapes = dict(shapes)
         self._lay_out()
+        most = _most.get()
+        if most is not None and self.size > most:
+            raise ShapeError(f"the sizes must be those of the {most} parameters that there are, got {self.size}")
         self.owner: object = self
         self.prefix = ""
         self._bind(np.zeros(self.size, dtype))
@@ -212,7 +269,49 @@ class Parameters(Mapping[str, Array]):
         return {name: view.copy() for name, view in self._views.items()}
 
     def __getitem__(self, name: str) -> Array:
-        return self._views[name]
+        """The view called ``name``.
+
+        Raises
+        ------
+        MissingNameError
+            If there is none.
+        """
+        try:
+            return self._views[name]
+        except KeyError:
+            raise missing_name(name, self._views) from None
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Refuse: the parameters lie in one vector, so that another array would have no place in it.
+
+        Raises
+        ------
+        ReadOnlyError, MissingNameError
+            Saying how to write into it.
+        """
+        view = self[name]
+        raise ReadOnlyError(
+            f"params[{name!r}] is a view into the one vector of all parameters and cannot be replaced: write into it, "
+            f"params[{name!r}][...] = values of shape {view.shape}; or load_state_dict for all of them"
+        )
+
+    def __delitem__(self, name: str) -> None:
+        """Refuse: which parameters there are follows from the options."""
+        raise ReadOnlyError(f"params[{name!r}] cannot be deleted: build a model without it, such as with bias=False")
+
+    def __call__(self, *args: Any, **options: Any) -> NoReturn:
+        """Refuse: what is a method of a module in PyTorch is a mapping here.
+
+        Raises
+        ------
+        DTypeError
+            Saying what to write instead.
+        """
+        raise DTypeError(
+            "parameters is a mapping of names to arrays, and not a method: for the arrays net.params.values(), for "
+            "names and arrays net.params.items(), for all numbers as one vector net.theta; elman.fit trains all of "
+            "them, and an optimizer is not told of them"
+        )
 
     def __contains__(self, name: object) -> bool:
         return name in self._views
@@ -246,7 +345,7 @@ def rounded(weights: Mapping[str, Array], dtype: np.dtype[Any]) -> dict[str, Arr
         return {name: value.astype(dtype) if value.dtype.kind == "f" else value for name, value in weights.items()}
 
 
-class Parameterised(Fixed):
+class Parameterised(Rebuildable):
     """What everything with parameters has: ``params``, ``theta``, ``state_dict``, ``load_state_dict``.
 
     Its options are fixed: see :class:`elman.layers.fixed.Fixed`. :func:`copy.copy` makes another one that shares the
@@ -254,6 +353,18 @@ class Parameterised(Fixed):
     """
 
     parameters: Parameters
+
+    if not TYPE_CHECKING:  # a type checker would take any attribute for one of these
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Refuse a name that there is none of; one that a parameter or another framework has, with what to do."""
+            kind = type(self).__name__
+            start = f"{kind!r} object has no attribute {name!r}"
+            if name[:2] != "__" and name in self.__dict__.get("parameters", ()):
+                raise MissingAttributeError(f"{start}: the parameters are in params, params[{name!r}]")
+            if name in ELSEWHERE:
+                raise MissingAttributeError(f"{start}: {ELSEWHERE[name]}")
+            raise AttributeError(start, name=name, obj=self)
 
     @property
     def params(self) -> Mapping[str, Array]:
@@ -270,9 +381,9 @@ class Parameterised(Fixed):
         """float32 or float64."""
         return self.theta.dtype
 
-    def state_dict(self) -> dict[str, Array]:
-        """Copies of the parameters under PyTorch's names."""
-        return self.parameters.copy()
+    def state_dict(self) -> StatedWeights:
+        """Copies of the parameters under PyTorch's names: a dict, with what they are of in its attribute ``stated``."""
+        return StatedWeights(self.parameters.copy(), stated(self))
 
     def load_state_dict(self, mapping: Mapping[str, ArrayLike]) -> None:
         """Set all parameters from arrays under PyTorch's names, exactly or not at all.
@@ -281,12 +392,15 @@ class Parameterised(Fixed):
         ----------
         mapping : mapping of str to array_like
             The names of ``params``, each once. Numbers must be ones that ``dtype`` holds: to load float64 weights
-            into float32, round them first, ``{name: w.astype("float32") for name, w in weights.items()}``.
+            into float32, round them first, ``{name: w.astype("float32") for name, w in weights.items()}``. Those of
+            ``state_dict()`` know what they are of, and do not go into a model that would compute other things with
+            them: those of tanh not into relu, of ``reset_after=True`` not into False. ``dict(weights)`` does.
 
         Raises
         ------
         StateDictError, ShapeError, DTypeError, ArgumentError
             For missing or unknown names, numbers that would be rounded, wrong shapes, values that are not real numbers
-            or not finite. Nothing has been changed.
+            or not finite; for weights of a model that computes other things. Nothing has been changed.
         """
+        check_stated(self, mapping)
         self.parameters.load(mapping)

@@ -71,6 +71,8 @@ class Recurrent(Parameterised):
 
     Attributes
     ----------
+    cell, variant, proj_size
+        As given, or chosen by the class.
     input_size, hidden_size, num_layers : int
         Sizes D and H, and the number of layers.
     bidirectional, bias, batch_first, learn_initial_state : bool
@@ -94,6 +96,7 @@ class Recurrent(Parameterised):
     ) -> None:  # fmt: skip
         self.input_size = size(input_size, "input_size", least=0)
         self.hidden_size = size(hidden_size, "hidden_size")
+        self.cell, self.variant, self.proj_size = cell, variant, proj_size
         self.num_layers = size(num_layers, "num_layers")
         self.bias, self.batch_first = flag(bias, "bias"), flag(batch_first, "batch_first")
         self.bidirectional = flag(bidirectional, "bidirectional")
@@ -142,8 +145,13 @@ class Recurrent(Parameterised):
 
     def __repr__(self) -> str:
         """The call that makes such a layer, but for its initial weights; options at their defaults are left out."""
+        parameters = signature(type(self)).parameters
         shown = [str(self.input_size), str(self.hidden_size)]
-        for name, parameter in list(signature(type(self)).parameters.items())[2:]:
+        if "cell" in parameters:  # of no class that is named after it
+            shown[:0] = [self.cell.name, repr(self.variant)]
+        for name, parameter in parameters.items():
+            if name in ("cell", "variant", "input_size", "hidden_size"):
+                continue
             value, default = getattr(self, name, parameter.default), parameter.default
             default = (0.0,) * len(self.zoneout) if name == "zoneout" else default
             if value != default:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ArgumentError, DTypeError
+from ..errors import ArgumentError, DTypeError, MissingNameError
 from ..states import parts
 from .engine.batch import Batch
 from .engine.kept import Version
@@ -31,7 +31,7 @@ class Named(Mapping[str, Array]):
     ----------
     makers : mapping of str to callable
     missing : str
-        What a KeyError says about a name that is not among them.
+        What an error says about a name that is not among them.
     """
 
     def __init__(self, makers: Mapping[str, Callable[[], Array]], missing: str) -> None:
@@ -39,7 +39,7 @@ class Named(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._makers:
-            raise KeyError(f"{name!r} is not in this trace, {self._missing}")
+            raise MissingNameError(f"{name!r} is not in this trace, {self._missing}")
         if name not in self._made:
             self._made[name] = self._makers[name]()
         return self._made[name]
@@ -111,9 +111,38 @@ class Trace:
         return final_output(self.hn, self.stack.per_layer)
 
     def __repr__(self) -> str:
-        shape = None if self.output is None else f"list of {self.batch.B}" if self.batch.listed else self.output.shape
         kept = f"checkpoint={self.checkpoint}" if self.checkpoint else f"states {', '.join(self.states)}"
-        return f"Trace(output {shape}, {kept})"
+        gates = f"gates {', '.join(self.gates)}, " if self.gates else ""
+        return f"Trace(output {shape_of(self.output)}, {kept}, {gates}{in_bytes(self.nbytes)})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays in it: states, gates, what was drawn, input and output, each counted once."""
+        noise = self.noise
+        drawn = () if noise is None else (*noise.between, *noise.recurrent, *noise.zoneout)
+        arrays = [a for r in self.records for a in (r.x.flat, r.states, r.gates, r.kept)]
+        return bytes_of([*arrays, self.rows.flat, *drawn])
+
+
+def shape_of(output: Any) -> str:
+    """The shape of an output, for ``repr``."""
+    if output is None:
+        return "None"
+    return f"list of {len(output)}" if isinstance(output, list) else str(output.shape)
+
+
+def bytes_of(arrays: Iterable[Array | None]) -> int:
+    """Bytes of several arrays; views of the same memory count once."""
+    there = (array for array in arrays if array is not None)
+    return sum({array.__array_interface__["data"][0]: array.nbytes for array in there}.values())
+
+
+def in_bytes(n: int) -> str:
+    """A number of bytes, in three digits."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= size:
+            return f"{n / size:.3g} {unit}"
+    return f"{n} bytes"
 
 
 def final_output(hn: Any, per_layer: int) -> Array:

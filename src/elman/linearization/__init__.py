@@ -5,8 +5,9 @@ are outputs. Layers of elman make a :class:`Linearization` of themselves; :class
 Jacobians as arrays, :class:`StepLinearization` a step function with its derivative.
 """
 
-from .protocol import Array, ElementwiseFactors, Linearization
+from .protocol import Array as Array
+from .protocol import ElementwiseFactors, Linearization
 from .stack import JacobianStack
 from .step import StepLinearization
 
-__all__ = ["Array", "ElementwiseFactors", "JacobianStack", "Linearization", "StepLinearization"]
+__all__ = ["ElementwiseFactors", "JacobianStack", "Linearization", "StepLinearization"]

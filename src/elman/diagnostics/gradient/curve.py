@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...linearization import Array
+from ...results import Result
 from .growth import first_fitted_lag, mean_over_living
 from .horizon import Horizon, crossing
 from .intervals import DECISION_LEVEL, LEVEL, mean_interval, t_quantile
@@ -27,7 +28,7 @@ THRESHOLD = math.log(100)
 
 
 @dataclass(frozen=True, eq=False)
-class GrowthCurve:
+class GrowthCurve(Result):
     r"""Growth of gradients by lag over several sequences, with what can be concluded from it.
 
     With :math:`L_i(k)` the log norm of sequence ``i`` at lag ``k`` (mean over its vectors), mean :math:`m(k)` and

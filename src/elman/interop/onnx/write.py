@@ -1,4 +1,4 @@
-"""Layers as ONNX models, for onnxruntime and whatever else reads them."""
+"""Layers and networks as ONNX models, for onnxruntime and whatever else reads them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from ...errors import ArgumentError, DTypeError, MissingExtraError
 from ...files import check_target, replacing
-from ...layers import GRU, LSTM, RNN
+from ...layers import GRU, LSTM, RNN, Network
 from ...validation.scalars import flag
 from .node import NONLINEARITIES, rows
+from .readout import add_readout, check_readout
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -45,21 +46,22 @@ class _Pieces:
 
 
 def to_onnx(
-    layer: RNN | LSTM | GRU,
+    layer: RNN | LSTM | GRU | Network,
     path: str | os.PathLike[str] | None = None,
     *,
     lengths: bool = False,
     initial_state: bool = True,
 ) -> ModelProto:
-    """Write a layer as an ONNX model that computes what calling the layer computes.
+    """Write a layer or a network as an ONNX model that computes what calling it computes.
 
     The operators are those of version 14. onnxruntime runs them in float32; in float64 it does not have them, but
-    ``onnx.reference`` has.
+    ``onnx.reference`` has: ``to_onnx(net.astype("float32"))``.
 
     Parameters
     ----------
-    layer : RNN, LSTM or GRU
-        The layer, of float32 or float64. Dropout has no effect when a layer is called, and is not in the model.
+    layer : RNN, LSTM, GRU, or Network of one of these
+        The layer or network, of float32 or float64. Dropout has no effect when a layer is called, and is not in the
+        model.
     path : path-like, optional
         Where to write it. The file appears whole or not at all.
     lengths : bool, default False
@@ -74,20 +76,25 @@ def to_onnx(
     onnx.ModelProto
         Inputs ``x`` (T, B, D), or (B, T, D) with ``batch_first``, and ``h0``, for an LSTM ``c0``, of shape
         (num_layers * num_directions, B, H). Outputs ``output`` (T, B, num_directions * H), or batch first, and ``hn``,
-        for an LSTM ``cn``, of the shape of h0. T and B are free.
+        for an LSTM ``cn``, of the shape of h0. T and B are free. Of a network ``output`` is the readout's, (T, B, Q),
+        batch first, or (B, Q) with ``at="end"``.
 
     Raises
     ------
     MissingExtraError
         If onnx is not installed.
     ArgumentError
-        If ONNX has no such layer: ``proj_size`` and ``zoneout``.
+        If ONNX has no such layer: ``proj_size`` and ``zoneout``; if a network has a readout of a user's class.
     DTypeError
-        If ``layer`` is something else.
+        If ``layer`` is something else, or its network has another layer.
     OSError
         If the file cannot be written: what is known before is said before the work. WriteError on a full disk.
     """
-    kind = _check(layer)
+    net: Network | None = layer if isinstance(layer, Network) else None
+    if net is not None:
+        check_readout(net)
+    recurrent: Any = layer if net is None else net.layer
+    kind = _check(recurrent)
     lengths, initial_state = flag(lengths, "lengths"), flag(initial_state, "initial_state")
     try:
         import onnx
@@ -97,27 +104,29 @@ def to_onnx(
     if path is not None:
         check_target(path)
     states = ("h", "c") if kind == "LSTM" else ("h",)
-    inputs, outputs = _interface(layer, states, initial_state, lengths)
+    inputs, outputs = _interface(recurrent, net, states, initial_state, lengths)
     pieces = _Pieces()
     steps = pieces.node("Cast", ["lengths"], ["steps"], to=onnx.TensorProto.INT32) if lengths else ""
-    starts = [_starts(pieces, layer, s, initial_state) for s in states]
-    _layers(pieces, layer, kind, steps, starts)
+    starts = [_starts(pieces, recurrent, s, initial_state) for s in states]
+    _layers(pieces, recurrent, kind, steps, starts, "output" if net is None else "hidden")
     for s, start in zip(states, starts, strict=True):
-        ends = pieces.node("Concat", [f"{s}n_l{k}" for k in range(layer.num_layers)], [f"{s}n_run"], axis=0)
+        ends = pieces.node("Concat", [f"{s}n_l{k}" for k in range(recurrent.num_layers)], [f"{s}n_run"], axis=0)
         _final(pieces, s, ends, start if lengths else [""])
+    if net is not None:
+        add_readout(pieces, net, lengths)
     opset = helper.make_opsetid("", OPSET)
-    model = helper.make_model(
+    made = helper.make_model(
         helper.make_graph(pieces.nodes, f"elman.{kind}", inputs, outputs, pieces.constants),
         opset_imports=[opset], ir_version=helper.find_min_ir_version_for([opset]), producer_name="elman",
         doc_string=repr(layer),
     )  # fmt: skip
     if path is not None:
         with replacing(path) as temporary:
-            temporary.write_bytes(model.SerializeToString())
-    return model
+            temporary.write_bytes(made.SerializeToString())
+    return made
 
 
-def _interface(layer: RNN | LSTM | GRU, states: tuple[str, ...], given: bool, lengths: bool) -> tuple[Any, Any]:
+def _interface(layer: Any, net: Network | None, states: tuple[str, ...], given: bool, lengths: bool) -> tuple[Any, Any]:
     """Inputs and outputs of the model, with names and shapes."""
     from onnx import TensorProto, helper
 
@@ -126,23 +135,28 @@ def _interface(layer: RNN | LSTM | GRU, states: tuple[str, ...], given: bool, le
     state: list[str | int | None] = [layer.num_layers * n, "B", H]
     initial = [(f"{s}0", state) for s in states if given]
     final = [(f"{s}n", state) for s in states]
+    output: list[str | int | None] = [*free, n * H]
+    if net is not None:
+        output = [*(free if net.at == "steps" else ["B"]), net.readout.output_size]
     real = helper.np_dtype_to_tensor_dtype(layer.dtype)
     inputs, outputs = (
         [helper.make_tensor_value_info(name, real, shape) for name, shape in side]
-        for side in ([("x", [*free, layer.input_size]), *initial], [("output", [*free, n * H]), *final])
+        for side in ([("x", [*free, layer.input_size]), *initial], [("output", output), *final])
     )
     if lengths:
         inputs.append(helper.make_tensor_value_info("lengths", TensorProto.INT64, ["B"]))
     return inputs, outputs
 
 
-def _layers(pieces: _Pieces, layer: RNN | LSTM | GRU, kind: str, steps: str, starts: list[list[str]]) -> None:
+def _layers(
+    pieces: _Pieces, layer: RNN | LSTM | GRU, kind: str, steps: str, starts: list[list[str]], output: str
+) -> None:
     """From ``x`` to ``output``; the states that layer k ends with are named after it."""
     swap = {"perm": [1, 0, 2]}
     width = (1 + layer.bidirectional) * layer.hidden_size
     joined = pieces.constant("joined_directions", np.array([0, 0, width], np.int64))
     below = pieces.node("Transpose", ["x"], ["x_l0"], **swap) if layer.batch_first else "x"
-    top = "output_time_first" if layer.batch_first else "output"
+    top = f"{output}_time_first" if layer.batch_first else output
     for k in range(layer.num_layers):
         inputs = [below, *_weights(pieces, layer, kind, k), steps, *(start[k] for start in starts)]
         outputs = [f"y_l{k}", *(f"{s}n_l{k}" for s in "hc"[: len(starts)])]
@@ -150,7 +164,7 @@ def _layers(pieces: _Pieces, layer: RNN | LSTM | GRU, kind: str, steps: str, sta
         by_step = pieces.node("Transpose", [y], [f"y_by_step_l{k}"], perm=[0, 2, 1, 3])
         below = pieces.node("Reshape", [by_step, joined], [top if k == layer.num_layers - 1 else f"x_l{k + 1}"])
     if layer.batch_first:
-        pieces.node("Transpose", [below], ["output"], **swap)
+        pieces.node("Transpose", [below], [output], **swap)
 
 
 def _final(pieces: _Pieces, state: str, ends: str, start: list[str]) -> None:
@@ -170,7 +184,8 @@ def _check(layer: Any) -> str:
     kind = next((name for name, of in (("RNN", RNN), ("LSTM", LSTM), ("GRU", GRU)) if type(layer) is of), None)
     if kind is None:
         raise DTypeError(
-            f"layer must be an elman.RNN, LSTM or GRU, got {type(layer).__name__}; of a network, give .layer"
+            f"layer must be an elman.RNN, LSTM or GRU, or a Network of one, got {type(layer).__name__}: ONNX has no "
+            "operator for another cell, and a readout alone is one MatMul and one Add of its params"
         )
     if getattr(layer, "proj_size", 0):
         raise ArgumentError(f"proj_size={layer.proj_size} cannot be expressed in ONNX: its LSTM has no projection")
