@@ -11,6 +11,7 @@ from . import linearization as linearization
 from . import losses as losses
 from . import metrics as metrics
 from . import plotting as plotting
+from . import regularizers as regularizers
 from . import saving as saving
 from . import tasks as tasks
 from . import testing as testing

@@ -111,6 +111,23 @@ def orthonormal_rows(matrix: Any) -> Any:
     return Q[:, :n]
 
 
+def square_product(A: Any, B: Any) -> Any:
+    """``A @ B`` of square matrices, with the same bits on every processor.
+
+    Parameters
+    ----------
+    A, B : ndarray, shape (n, n)
+
+    Returns
+    -------
+    ndarray, shape (n, n), float64
+    """
+    left, right, n = _rows(A), _rows(B), len(A)
+    out = np.zeros_like(left)
+    multiply(left.reshape(-1), right.reshape(-1), out.reshape(-1), left.shape[1], n)
+    return out[:, :n]
+
+
 def spectral_radius(matrix: Any) -> float:
     """Largest modulus of an eigenvalue, as the limit of ``|W**k| ** (1/k)`` (I. M. Gelfand 1941).
 

@@ -10,6 +10,7 @@ from ..errors import DTypeError
 from ..validation.scalars import choice
 from ..validation.words import kind, model_cure
 from .classification import BinaryCrossEntropy, CrossEntropy
+from .nothing import Zero
 from .protocol import Loss, broken, checked, is_own
 from .regression import NSE, Huber, MeanAbsoluteError, MeanSquaredError, Poisson, Quantile
 
@@ -23,6 +24,7 @@ __all__ = [
     "MeanSquaredError",
     "Poisson",
     "Quantile",
+    "Zero",
     "broken",
     "checked",
     "get_loss",

@@ -16,9 +16,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, NonFiniteError
-from ..validation.scalars import real, size
+from ..kernels.orthonormal import orthonormal_rows
+from ..validation.scalars import at_least_zero, real, size
 
 Array = NDArray[Any]
+
+
+class Flossing:
+    """Pull the leading finite-time Lyapunov exponents of a recurrent layer to a value.
+
+    Before a training, with :class:`elman.losses.Zero` as the loss, or during it. One call costs about as much as
+    passing ``3 k`` times as many sequences through the layer and back, and takes memory for their states, gates and
+    tangents at all steps.
+
+    Parameters
+    ----------
+    k : int
+        How many exponents, at most the number of the layer's states.
+    target : float, default 0.0
+        What they are pulled to, in nats per step: at 0, gradients neither vanish nor explode in k directions.
+    strength : float, default 1.0
+        Factor of the penalty, at least 0.
+    sequences : int, default 8
+        So many of each batch are looked at.
+
+    Notes
+    -----
+    Sequences start from the layer's own initial state, and frames from fixed orthonormal directions, so that the same
+    training gives the same bits. The exponents of the last call are in ``exponents``, shape (sequences, k).
+    """
+
+    def __init__(self, k: int, *, target: float = 0.0, strength: float = 1.0, sequences: int = 8) -> None:
+        self.k, self.sequences = size(k, "k"), size(sequences, "sequences")
+        self.target, self.strength = real(target, "target"), at_least_zero(strength, "strength")
+        if not np.isfinite(self.target):
+            raise ArgumentError(f"target must be finite, got {target!r}")
+        self.exponents: Array | None = None
+        self._frames: dict[int, Array] = {}
+
+    def __repr__(self) -> str:
+        return f"Flossing({self.k}, target={self.target:g}, strength={self.strength:g}, sequences={self.sequences})"
+
+    def penalty_and_gradient(self, model: Any, trace: Any, d_theta: Array, d_states: Array | None) -> float:
+        """Add the derivative by the recurrent layer's parameters; see :class:`elman.training.Regularizer`.
+
+        Raises
+        ------
+        ArgumentError
+            For sequences of several lengths, both directions, zoneout, or more exponents than states.
+        NonFiniteError
+            If directions are lost, as by units that are dead.
+        """
+        layer = model.layer
+        batch, record = trace.layer.batch, trace.layer.records[0]
+        if not record.schedule.plain:
+            raise ArgumentError("Flossing needs sequences of one length without restarts")
+        n = min(self.sequences, batch.B)
+        x = record.x.view(layer.input_size).reshape(batch.T, batch.B, -1)[:, :n]
+        lin = layer.linearize(x.swapaxes(0, 1) if layer.batch_first else x)
+        if self.k > lin.state_size:
+            raise ArgumentError(f"k must be at most {lin.state_size}, the number of states, got {self.k}")
+        frame = np.broadcast_to(self._frame(lin.state_size), (n, self.k, lin.state_size))
+        own = np.zeros(layer.theta.size, layer.dtype)
+        self.exponents, penalty = exponents_and_gradient(lin, frame, self.target, layer.parameters.view(own))
+        d_theta[: own.size] += self.strength * own
+        return self.strength * penalty
+
+    def _frame(self, S: int) -> Array:
+        if S not in self._frames:
+            self._frames[S] = orthonormal_rows(np.random.default_rng(0).standard_normal((self.k, S)))
+        return self._frames[S]
 
 
 def orthonormalized(V: Array) -> tuple[Array, Array]:
@@ -51,8 +118,8 @@ def orthonormalized(V: Array) -> tuple[Array, Array]:
 def pulled_back(Q: Array, R: Array, d_Q: Array, d_logs: Array) -> Array:
     r"""The derivative by A of a function of Q and of ``log diag R``.
 
-    :math:`\bar A = (\bar Q + Q\,C)\,R^{-\top}` with C the lower triangle of :math:`R\bar R^\top - \bar Q^\top Q`, mirrored
-    (S. F. Walter and L. Lehmann, Algorithmic differentiation of linear algebra functions, arXiv:1001.1654).
+    :math:`\bar A = (\bar Q + Q\,C)\,R^{-\top}` with C the lower triangle of :math:`R\bar R^\top - \bar Q^\top Q`,
+    mirrored (S. F. Walter and L. Lehmann, Algorithmic differentiation of linear algebra functions, arXiv:1001.1654).
 
     Parameters
     ----------
