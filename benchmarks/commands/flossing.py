@@ -42,8 +42,8 @@ def run(name: str, start: str, k: int, seed: int, epochs: int, floss_updates: in
         y, held = y.astype(np.float32), (held[0], held[1].astype(np.float32))
     if k:
         elman.fit(
-            net, x, y, loss=Zero(loss), regularizers=[Flossing(k, sequences=4)], batch_size=32, optimizer=elman.Adam(1e-3),
-            epochs=floss_updates // 32, progress=False, rng=seed,
+            net, x, y, loss=Zero(loss), regularizers=[Flossing(k, sequences=4)], batch_size=32,
+            optimizer=elman.Adam(1e-3), epochs=floss_updates // 32, progress=False, rng=seed,
         )  # fmt: skip
     history = elman.fit(
         net, x, y, loss=loss, optimizer=elman.Adam(1e-3), epochs=epochs, batch_size=32, validation=held, progress=False,
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
     updates = 32 if options.quick else options.flossing
     print(f"tanh network, H = {H}, T = {T}; {epochs * 32} updates of 32 sequences with Adam(1e-3), clipped to norm 1;")
     print(f"flossing: {updates} updates before; loss on 256 held-out sequences over that without memory")
-    print(f"{'task':<8} {'start':<12} {'k':>3}  {'last, by seed':<40} {'median':>7} {'best':>7} {'learned':>8} {'s':>6}")
+    print(f"{'task':<8} {'start':<12} {'k':>3}  {'last, by seed':<40} {'median':>7} {'best':>7} learned{'s':>8}")
     for name in ("adding", "copying"):
         for start in STARTS:
             for k in (0, 8):
