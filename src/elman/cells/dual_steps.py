@@ -73,8 +73,8 @@ def forward_dual(step: Callable[..., Any]) -> Any:
 def backward_dual(step: Callable[..., Any]) -> Any:
     """One step of N rows backwards: ``step`` is that of ``Cell.backward``.
 
-    The kernel reads states and gates, each with its tangent. In ``u`` and ``w`` come the two parts of the gradient of
-    the new state, and leave those of the state before; it writes ``delta`` and ``v_delta``.
+    The kernel reads states and gates, each with its tangent. ``u`` and ``w`` hold the two parts of the gradient of the
+    new state at first, and those of the state before at the end; ``delta`` and ``v_delta`` are written.
     """
     inner = inline(step)
 

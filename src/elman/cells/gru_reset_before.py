@@ -77,7 +77,7 @@ def forward(s, start, x, h_before, W_ih, W_hh, gates, h):
 
 @backward_kernel
 def backward(s, gates, h_before, h, dh, W_back, delta, squares):
-    """The gradient of r * h stands where that of r will."""
+    """The gradient of r * h is kept for a while where that of r will be."""
     (_, r, z, n), (d_r, d_z, d_n), k = blocks(gates, s.Hp, 4), blocks(delta, s.Hp, 3), 2 * s.Hp + s.H
     W_back = rows_at(W_back, 0, k * s.VL)
     _delta_n_rows(z, n, dh, d_n, s.N, s.K, s.U, squares, s.first)
@@ -97,7 +97,7 @@ def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, 
 
 @tangent_kernel
 def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
-    """That of r * h takes the place of that of r."""
+    """The tangent of r * h takes the place of that of r."""
     (_, r, z, n), (a_r, a_z, a_n) = blocks(gates, s.Hp, 4), blocks(work, s.Hp, 3)
     product(0, s.N * s.K, 2 * s.U, start, s.H, v, W_hh, a_r)
     _tangent_rh_rows(r, h_before, v, a_r, s.N, s.K, s.U)

@@ -28,7 +28,7 @@ from .steps import backward_kernel, forward_kernel, tangent_kernel
 
 
 def _step(m, i, f, g, o, c_before, c, h):
-    """Pre-activations to gates, c and h, which may stop being finite by itself: by the output gate."""
+    """Pre-activations to gates, c and h; h alone may stop being finite, by the output gate."""
     i, f, g, o = sigmoid(m, i), sigmoid(m, f), tanh(m, g), sigmoid(m, o)
     c = m.fma(f, c_before, i * g)
     return c, o * tanh(m, c), i, f, g, o
@@ -78,7 +78,7 @@ def forward(s, start, x, h_before, W_ih, W_hh, gates, h):
 
 @backward_kernel
 def backward(s, gates, h_before, h, dh, W_back, delta, squares):
-    """The gradient of c that does not pass h stands after that of h."""
+    """After the gradient of h comes that of c, without what passes through h."""
     (i, f, g, o), (d_i, d_f, d_g, d_o) = blocks(gates, s.Hp, 4), blocks(delta, s.Hp, 4)
     c_before, c, dc = within(h_before, s.Hp), within(h, s.Hp), within(dh, s.Hp)
     _delta_rows(i, f, g, o, c_before, c, dh, dc, d_i, d_f, d_g, d_o, s.N, s.K, s.U, squares, s.first)

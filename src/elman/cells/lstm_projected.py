@@ -55,7 +55,7 @@ def forward(s, start, x, h_before, W_ih, W_hh, gates, h):
 
 @backward_kernel
 def backward(s, gates, h_before, h, dh, W_back, delta, squares):
-    """The gradient of m stands where that of o will, that of h in the last block."""
+    """The gradient of m is kept for a while where that of o will be, that of h in the last block."""
     (_, i, f, g, o), (d_i, d_f, d_g, d_o, d_h) = blocks(gates, s.Hp, 5), blocks(delta, s.Hp, 5)
     c_before, c, dc = within(h_before, s.Hp), within(h, s.Hp), within(dh, s.Hp)
     V, k = (s.R + s.VL - 1) // s.VL, 3 * s.Hp + s.H
@@ -77,7 +77,7 @@ def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, 
 
 @tangent_kernel
 def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
-    """That of m stands in the last block of work."""
+    """The last block of ``work`` holds the tangent of m."""
     (_, i, f, g, o), (a_i, a_f, a_g, a_o, v_m) = blocks(gates, s.Hp, 5), blocks(work, s.Hp, 5)
     c_before, c, v_c, new_c = within(h_before, s.Hp), within(h, s.Hp), within(v, s.Hp), within(new, s.Hp)
     product(0, s.N * s.K, 4 * s.U, start, s.R, v, W_hh, work)

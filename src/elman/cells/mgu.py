@@ -78,7 +78,7 @@ def forward(s, start, x, h_before, W_ih, W_hh, gates, h):
 
 @backward_kernel
 def backward(s, gates, h_before, h, dh, W_back, delta, squares):
-    """The gradient of f * h stands where that of f will."""
+    """The gradient of f * h is kept for a while where that of f will be."""
     (_, f, n), (d_f, d_n), k = blocks(gates, s.Hp, 3), blocks(delta, s.Hp, 2), s.Hp + s.H
     W_back = rows_at(W_back, 0, k * s.VL)
     _delta_n_rows(f, n, dh, d_n, s.N, s.K, s.U, squares, s.first)
@@ -98,7 +98,7 @@ def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, 
 
 @tangent_kernel
 def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
-    """The place of the new one holds that of f * h until the second product."""
+    """``new`` holds the tangent of f * h until the second product."""
     (_, f, n), (a_f, a_n) = blocks(gates, s.Hp, 3), blocks(work, s.Hp, 2)
     product(0, s.N * s.K, s.U, start, s.H, v, W_hh, a_f)
     _tangent_fh_rows(f, h_before, a_f, v, new, s.N, s.K, s.U)

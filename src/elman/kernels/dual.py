@@ -70,7 +70,7 @@ class DualOps:
         return Dual(y, None if change is None else slope(self.inner, y, change))
 
     def fma(self, x: Any, y: Any, z: Any) -> Dual:
-        """X * y + z; the value rounded once."""
+        """The sum x * y + z, its value rounded once."""
         value = self.inner.fma(_value(x), _value(y), _value(z))
         product = _sum(_times(_tangent(x), _value(y)), _times(_tangent(y), _value(x)))
         return Dual(value, _sum(product, _tangent(z)))

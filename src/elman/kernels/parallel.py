@@ -93,7 +93,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def slabs(n: int, unit: int, flops: float, costs: Any = None) -> list[tuple[int, int]]:
-    """Cut ``range(n)`` into one slab a thread, each but the last a multiple of ``unit``.
+    """Cut ``range(n)`` into one slab for each thread, each but the last a multiple of ``unit``.
 
     Parameters
     ----------

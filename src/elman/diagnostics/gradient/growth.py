@@ -27,7 +27,7 @@ Product = Callable[[Array, int, int, Array], Array]
 
 
 def first_fitted_lag(n_steps: int) -> int:
-    """Lag from which a rate is fitted: 10, behind what remembers the start; 1 below 20 steps, 0 up to one step."""
+    """Lag from which a rate is fitted: 10, once the start is forgotten; 1 below 20 steps, 0 for a single step."""
     return _SETTLED if n_steps >= 2 * _SETTLED else min(1, max(n_steps - 1, 0))
 
 

@@ -46,7 +46,7 @@ def cached_steps(d: Direction, B: int) -> int:
 
 
 class Descent:
-    """The way back through a record.
+    """A backward pass through a record.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class Descent:
         is there a -0 among the sums, to which zeros of either sign would be added.
         """
         layout, schedule = self.d.layout, window.schedule
-        # many a pass has one window, and would pay for the look at it
+        # most small passes have one window, and need not be looked at
         if schedule.first + schedule.T == self.record.schedule.T:
             return False
         bits = f"u{layout.dtype.itemsize}"

@@ -33,7 +33,7 @@ class LayerLinearization(Linearization):
     Parameters
     ----------
     directions : list of Direction
-        One a layer.
+        One for each layer.
     params : mapping of str to ndarray
         Copied.
     records : tuple of Record

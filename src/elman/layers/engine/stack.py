@@ -30,7 +30,7 @@ class Pass(NamedTuple):
     Attributes
     ----------
     records : tuple of Record
-        One a direction, layer by layer.
+        One for each direction, layer by layer.
     output : Rows
         The last layer's output, rows ``t * B + b``, both directions side by side.
     """
