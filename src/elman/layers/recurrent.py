@@ -409,7 +409,7 @@ class Recurrent(Parameterised):
         Returns
         -------
         ndarray, shape (inputs + outputs of the layer, gates * hidden_size)
-            ``[W_xh; W_hh]`` in the textbook's layout, a sample a row; a copy.
+            ``[W_xh; W_hh]`` in the textbook's layout, one sample per row; a copy.
 
         Raises
         ------

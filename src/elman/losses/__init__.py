@@ -1,7 +1,7 @@
 """Losses: a number, and its derivative with respect to the network's output.
 
 A loss is an object with ``value_and_gradient(output, target, weight=None)``: the weighted mean over positions of the
-loss of each. :class:`Loss` says what one of your own needs.
+loss of each. See :class:`Loss` for what one of your own needs.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def plot_finite_time(result: LyapunovSpectrum, length: int, ax: Axes | None = No
     result : LyapunovSpectrum
         From :func:`elman.lyapunov_spectrum`.
     length : int
-        Steps a window, as :meth:`~elman.LyapunovSpectrum.finite_time` takes it.
+        Steps per window, as :meth:`~elman.LyapunovSpectrum.finite_time` takes it.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..diagnostics.spectra.partial import PartialSpectrum
     from ..diagnostics.spectra.pseudospectrum import Pseudospectrum
 
-# The boundary takes one eigenvalue problem a direction: 61 of 500 units are a few seconds, of 2000 minutes.
+# The boundary takes one eigenvalue problem per direction: 61 of 500 units are a few seconds, of 2000 minutes.
 _LARGEST_BOUNDARY = 500
 _DIRECTIONS = 61
 _STEPS = 6
@@ -227,7 +227,7 @@ def plot_jacobian_spectrum(
     Parameters
     ----------
     lin : Linearization
-        ``T >= 1`` steps, state size S. Each Jacobian is formed and decomposed, of order ``S^3`` a step.
+        ``T >= 1`` steps, state size S. Each Jacobian is formed and decomposed, of order ``S^3`` per step.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     steps : sequence of int, optional

@@ -1,6 +1,6 @@
 """Penalties that :func:`elman.fit` adds to a loss: ``fit(..., regularizers=[L2(1e-4), Flossing(8)])``.
 
-What one of your own needs is said by :class:`elman.training.Regularizer`.
+See :class:`elman.training.Regularizer` for what one of your own needs.
 """
 
 from .flossing import Flossing

@@ -61,9 +61,9 @@ def _up(gradient: Array) -> Array:
 def scaled_norms(squares: Array, descent: Descent, d_state: Array | None) -> Array:
     """``|dL/ds_{t+1}|``, (T, B, n_states), where some of the sums of their squares left the range of float64.
 
-    The rows themselves have been overwritten, so the backward pass is made once more: where sums are too small, from the
-    first such window on with gradients scaled up, which changes no digit, since a gradient is linear in what enters;
-    for rows whose sums are too large, step by step.
+    The rows themselves have been overwritten, so the backward pass is made once more: where sums are too small, from
+    the first such window on with gradients scaled up, which changes no digit, since a gradient is linear in what
+    enters; for rows whose sums are too large, step by step.
     """
     d, d_output = descent.d, descent.d_output
     norms: Array = np.sqrt(squares)
