@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.subnormal import flushed
-from ...linearization.norms import SMALLEST_SUM
+from ...norms import SMALLEST_SUM
 from .rows import Rows
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 SMALLEST_ENTRY = 1e-145
-"""The square of this is the smallest that is sure to count: see :data:`elman.linearization.norms.SMALLEST_SUM`."""
+"""The square of this is the smallest that is sure to count: see :data:`elman.norms.SMALLEST_SUM`."""
 
 UP = 600
 """Gradients are taken times 2**600 where their squares are below what float64 holds: the smallest normal number is then
@@ -61,9 +61,9 @@ def _up(gradient: Array) -> Array:
 def scaled_norms(squares: Array, descent: Descent, d_state: Array | None) -> Array:
     """``|dL/ds_{t+1}|``, (T, B, n_states), where some of the sums of their squares left the range of float64.
 
-    The rows themselves have been overwritten, so the backward pass is made once more: where sums are too small, from the
-    first such window on with gradients scaled up, which changes no digit, since a gradient is linear in what enters;
-    for rows whose sums are too large, step by step.
+    The rows themselves have been overwritten, so the backward pass is made once more: where sums are too small, from
+    the first such window on with gradients scaled up, which changes no digit, since a gradient is linear in what
+    enters; for rows whose sums are too large, step by step.
     """
     d, d_output = descent.d, descent.d_output
     norms: Array = np.sqrt(squares)
