@@ -58,7 +58,7 @@ class Series:
         return windows(self.z[self.at(first) - WINDOW : self.at(last) - 1], WINDOW, 1)
 
     def back(self, z: Array) -> Array:
-        """Standardised numbers as sunspot numbers."""
+        """Convert standardised numbers to sunspot numbers."""
         return z * self.deviation + self.mean
 
     def error(self, forecast: Array) -> float:
@@ -75,14 +75,14 @@ def load() -> Series:
 
 
 class KeepBest:
-    """A callback that remembers the parameters of the best epoch, and stops when it lies too far back."""
+    """A callback that remembers the parameters of the best epoch, and stops when that epoch is too far back."""
 
     def __init__(self, patience: int) -> None:
         self.patience, self.loss, self.epoch = patience, np.inf, 0
         self.theta: Array | None = None
 
     def __call__(self, update: Update) -> bool:
-        """Look at the validation loss at the end of each epoch; True stops."""
+        """Look at the validation loss at the end of each epoch; True stops the training."""
         if update.epoch_ended and update.history.validation_loss[-1] < self.loss:
             self.loss, self.epoch = update.history.validation_loss[-1], update.epoch
             self.theta = update.model.theta.copy()
@@ -90,12 +90,12 @@ class KeepBest:
 
 
 def train(network: Network, series: Series, progress: bool, rng: int) -> History:
-    """Train on the years before the validation, and go back to the epoch that was best on it.
+    """Train on the years before the validation years, and return to the epoch with the best validation loss.
 
     Raises
     ------
     KeyboardInterrupt
-        After Ctrl-C: half a training says nothing of the method.
+        After Ctrl-C: half a training says nothing about the method.
     """
     z, split = series.z, series.at(FIRST_VALIDATION_YEAR)
     best = KeepBest(PATIENCE)
@@ -161,7 +161,7 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     MissingExtraError
         If matplotlib is missing.
     ArgumentError
-        If the path does not end as a picture does; found before the work, as are the following.
+        If the path has no ending of a picture. This and OSError are raised before the work begins.
     OSError
         If the picture cannot be written.
     KeyboardInterrupt
@@ -169,7 +169,7 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     WriteError
         If the disk is full at the end.
     """
-    check_picture(path, "the demo's picture")  # this and a missing matplotlib are found before the work, not after it
+    check_picture(path, "the demo's picture")  # this and a missing matplotlib are reported before the work, not after
     figure = new_figure()
     series = load()
     test = slice(series.at(FIRST_TEST_YEAR), None)
@@ -234,7 +234,7 @@ def examine(network: Network, x: Array, y: Array, rng: int) -> tuple[Diagnosis, 
 
 
 def report(errors: dict[str, float], n: int) -> str:
-    """Table of forecast errors, and who wins."""
+    """Table of forecast errors, and which method wins."""
     best = min(errors, key=errors.__getitem__)
     lines = [f"One-year forecasts of {n} test years, root mean square error in sunspot numbers:"]
     lines += [f"  {name:<16} {error:6.2f}{'   <- best' if name == best else ''}" for name, error in errors.items()]
