@@ -58,7 +58,7 @@ class Series:
         return windows(self.z[self.at(first) - WINDOW : self.at(last) - 1], WINDOW, 1)
 
     def back(self, z: Array) -> Array:
-        """Standardised numbers as sunspot numbers."""
+        """Convert standardised numbers to sunspot numbers."""
         return z * self.deviation + self.mean
 
     def error(self, forecast: Array) -> float:
@@ -75,12 +75,12 @@ def load() -> Series:
 
 
 def train(network: Network, series: Series, progress: bool, rng: int) -> History:
-    """Train on the years before the validation, and go back to the epoch that was best on it.
+    """Train on the years before the validation years, and return to the epoch with the best validation loss.
 
     Raises
     ------
     KeyboardInterrupt
-        After Ctrl-C: half a training says nothing of the method.
+        After Ctrl-C: half a training says nothing about the method.
     """
     z, split = series.z, series.at(FIRST_VALIDATION_YEAR)
     history = fit(
@@ -143,7 +143,7 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     MissingExtraError
         If matplotlib is missing.
     ArgumentError
-        If the path does not end as a picture does; found before the work, as are the following.
+        If the path has no ending of a picture. This and OSError are raised before the work begins.
     OSError
         If the picture cannot be written.
     KeyboardInterrupt
@@ -151,7 +151,7 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     WriteError
         If the disk is full at the end.
     """
-    check_picture(path, "the demo's picture")  # this and a missing matplotlib are found before the work, not after it
+    check_picture(path, "the demo's picture")  # this and a missing matplotlib are reported before the work, not after
     figure = new_figure()
     series = load()
     test = slice(series.at(FIRST_TEST_YEAR), None)
@@ -216,7 +216,7 @@ def examine(network: Network, x: Array, y: Array, rng: int) -> tuple[Diagnosis, 
 
 
 def report(errors: dict[str, float], n: int) -> str:
-    """Table of forecast errors, and who wins."""
+    """Table of forecast errors, and which method wins."""
     best = min(errors, key=errors.__getitem__)
     lines = [f"One-year forecasts of {n} test years, root mean square error in sunspot numbers:"]
     lines += [f"  {name:<16} {error:6.2f}{'   <- best' if name == best else ''}" for name, error in errors.items()]

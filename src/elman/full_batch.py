@@ -34,7 +34,7 @@ METHODS = ("L-BFGS-B", "BFGS", "CG")
 SECOND_ORDER = ("Newton-CG", "dogleg", "trust-ncg", "trust-krylov", "trust-exact")
 """Methods that need products with the Hessian."""
 MOST_FOR_BFGS = 5000
-"""Parameters up to which BFGS is run: its matrix of P**2 numbers has 200 MB there."""
+"""Most parameters for BFGS: its matrix of P**2 numbers then takes 200 MB."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,9 +48,9 @@ class Minimization(Result):
     loss : list of float
         Loss at the start and after each iteration, with the penalties of regularisers.
     best : float
-        Loss of the parameters that the network has now: the lowest that was met.
+        Loss of the parameters that the network has now: the lowest found.
     gradient_norm_start, gradient_norm : float
-        Euclidean norm of the gradient of what is trained, at the start and now.
+        Euclidean norm of the gradient with respect to what is trained, at the start and now.
     iterations, evaluations : int
         Steps of the method, and how often loss and gradient of all data were computed.
     not_finite : int
@@ -95,7 +95,7 @@ class Minimization(Result):
         return f"Minimization({self.method!r}, iterations={self.iterations}, best={self.best:.4g})"
 
     def to_dict(self) -> dict[str, Any]:
-        """All that is known as plain lists, numbers and strings."""
+        """All results as plain lists, numbers and strings."""
         return asdict(self)
 
 
@@ -126,7 +126,7 @@ def minimize(
     Parameters
     ----------
     net : elman.Network or another :class:`~elman.training.Model`
-        Its ``theta`` is updated. It must have no dropout or zoneout: the loss must be the same each time.
+        Its ``theta`` is updated. It must have no dropout or zoneout, so that equal parameters always give equal losses.
     x, y, lengths, reset, sample_weight, missing, train, regularizers
         As for :func:`elman.fit`.
     loss : str or object, default "mse"
@@ -134,34 +134,34 @@ def minimize(
     method : {"L-BFGS-B", "BFGS", "CG"}
         L-BFGS (Liu & Nocedal 1989) suits nearly all; BFGS keeps a matrix of P x P numbers; CG is conjugate gradients.
     max_iterations : int, default 200
-        Most steps of the method.
+        Largest number of steps of the method.
     tolerance : float, optional
-        ``tol`` of SciPy: it ends at smaller relative changes of the loss or entries of the gradient, as the method has
-        it. By default the method's own.
+        ``tol`` of SciPy: the method ends when relative changes of the loss, or entries of the gradient, are smaller,
+        depending on the method. By default the method's own.
     batch_size : int, default 256
-        Sequences that are traced at once: memory grows with it, and the result does not depend on it but for rounding.
+        Sequences that are traced at once: memory grows with it; the result depends on it only by rounding.
     progress : bool, default True
         Whether to show a bar over the iterations.
 
     Returns
     -------
     Minimization
-        Losses, norms, and how it ended. The network has the parameters of the lowest loss that was met. Ctrl-C in the
-        main thread ends at the next evaluation and returns what there is, with ``interrupted`` set; a second one raises
-        KeyboardInterrupt at once, and the network keeps the best parameters then too.
+        Losses, norms, and how it ended. The network has the parameters of the lowest loss found. Ctrl-C in the main
+        thread ends the run at the next evaluation and returns what there is, with ``interrupted`` set; a second one
+        raises KeyboardInterrupt at once, and the network has the best parameters then too.
 
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
         If an argument does not fit; nothing has been changed.
     NonFiniteError
-        If a parameter, state, loss or gradient is not finite at the start. Whatever is raised but KeyboardInterrupt,
-        the parameters have the bits of before.
+        If a parameter, state, loss or gradient is not finite at the start. After any error but KeyboardInterrupt, the
+        parameters are unchanged, bit for bit.
 
     Notes
     -----
-    Where a trial step leads to numbers that are not finite, the method is told of a loss above all that it met, so that
-    its line search turns back. Methods with products of the Hessian, such as ``"trust-ncg"``, are refused:
+    Where a trial step leads to numbers that are not finite, the method is given a loss above all losses so far, so that
+    its line search turns back. Methods that need products with the Hessian, such as ``"trust-ncg"``, are refused:
     exact ones would need a second derivative of every cell's backward pass, which elman does not have.
     """
     check_model(net)
@@ -176,7 +176,7 @@ def minimize(
     given = {"lengths": lengths, "reset": reset, "sample_weight": sample_weight}
     source, criterion = training_data(net, x, y, criterion, None, given, ignore, 1)
     options = Options(frozen=frozen, regularizers=penalties)
-    # the optimizer of a descent makes its steps, which here are SciPy's
+    # the optimizer is not used: the steps are SciPy's
     descent = Descent(net, criterion, SGD(1.0), options, np.random.default_rng(0))
     free = np.ones(net.theta.size, bool)
     for place in places(net, frozen):
@@ -185,7 +185,7 @@ def minimize(
 
 
 class _Stopped(Exception):
-    """Ctrl-C, on its way out of SciPy."""
+    """Raised after Ctrl-C to leave SciPy."""
 
 
 class _Objective:
@@ -211,15 +211,15 @@ class _Objective:
             if self.evaluations == 1:
                 raise
             self.not_finite += 1
-            # finite, for the interpolation of a line search: a step back, not to where it came from
+            # finite, because a line search interpolates: it then steps back, but not all the way
             return self.worst + abs(self.worst) + 1.0, np.zeros_like(z)
         self.value, self.norm, self.worst = value, global_norm(gradient), max(self.worst, value)
-        if not value >= self.best:  # or nothing was met before
+        if not value >= self.best:  # also true when there is no best value yet
             self.best, self.best_norm, self.best_theta = value, self.norm, self.net.theta.copy()
         return value, gradient
 
     def _whole(self) -> tuple[float, Array]:
-        """Means over all targets, whatever batches they come in."""
+        """Means over all targets, independent of how they are cut into batches."""
         descent, total = self.descent, np.zeros(int(self.free.sum()))
         tally, penalties = Tally({}, target_axes(descent.loss)), 0.0
         for draw in self.source.draws(self.batch_size, None):
@@ -239,7 +239,7 @@ class _Objective:
 
 
 class _Run:
-    """One call of SciPy's minimiser, and what becomes of the parameters however it ends."""
+    """One call of SciPy's minimiser, and the parameters that are left, however it ends."""
 
     def __init__(self, objective: _Objective, method: str, max_iterations: int, tolerance: float | None) -> None:
         self.objective, self.method = objective, method
@@ -248,7 +248,7 @@ class _Run:
         self.first_norm = math.nan
 
     def go(self, progress: bool) -> Minimization:
-        """Minimise; leave the best parameters, or after an error those of before."""
+        """Minimise; leave the best parameters, or after an error the original ones."""
         objective, theta = self.objective, self.objective.net.theta
         bar, began = _progress_bar(self.max_iterations, self.method) if progress else None, perf_counter()
         kept = objective.start
@@ -273,7 +273,7 @@ class _Run:
         """Whether it converged, and why it ended."""
         from scipy import optimize
 
-        scipy_minimize: Any = optimize.minimize  # its types do not know functions that return value and gradient
+        scipy_minimize: Any = optimize.minimize  # its types exclude functions that return value and gradient
         objective = self.objective
         z = objective.start[objective.free].astype(np.float64)
 
@@ -283,7 +283,7 @@ class _Run:
                 bar.set_postfix({"loss": f"{self.losses[-1]:.4g}", "gradient": f"{objective.norm:.3g}"}, refresh=False)
                 bar.update()
 
-        # its result is kept by SciPy as well, which evaluates the same point first
+        # SciPy evaluates the same point first, and reuses this result
         first = objective(z)
         self.losses.append(first[0])
         self.first_norm = objective.norm

@@ -1,9 +1,9 @@
 """Metrics: how good an output is, in one number, by name.
 
-Each is a function ``metric(output, target, weight=None) -> float``. The outputs have the channels on the last axis, and
-``weight`` one number at least 0 for each position, that is for all other axes. Where the weight is 0 the target may
-hold anything, NaN included. Over no position at all a metric is NaN. Sums are in float64, and over all that is given:
-a metric of a whole data set is not the mean over its batches.
+Each is a function ``metric(output, target, weight=None) -> float``. Outputs have their channels on the last axis;
+``weight`` has one number of at least 0 for each position, that is, for each index of the other axes. Where the weight
+is 0, the target may hold anything, NaN included. If no position counts, a metric is NaN. Sums are in float64, over all
+that is given: a metric of a whole data set is not the mean over its batches.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def mse(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -
     Parameters
     ----------
     output, target : array_like, shape (..., Q)
-        What the network gave, and what is true.
+        What the network returned, and the true values.
     weight : array_like, shape (...), optional
-        Of each position; all alike by default.
+        Weight of each position; by default all are equal.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def mse(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -
 
 
 def rmse(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Root of :func:`mse`, in the unit of the target; arguments and errors as there."""
+    """Square root of :func:`mse`, in the unit of the target; arguments and errors as for :func:`mse`."""
     return math.sqrt(mse(output, target, weight))
 
 
@@ -78,8 +78,9 @@ def mae(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -
 def r2(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Coefficient of determination: 1 - squared errors / squared deviations of the target from its mean.
 
-    1 is perfect, 0 what the mean of these targets would reach; below 0 it is worse. Of several channels the mean, as
-    ``sklearn.metrics.r2_score``. NaN if a channel of the target is constant, for which it is not defined.
+    1 is perfect, 0 is what the mean of these targets would reach, and less than 0 is worse than that. For several
+    channels, the mean over them, as in ``sklearn.metrics.r2_score``. NaN if a channel of the target is constant, since
+    it is then not defined.
 
     Arguments and errors as for :func:`mse`.
     """
@@ -98,7 +99,7 @@ def nse(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -
 
 
 def correlation(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Pearson's correlation of output and target; of several channels the mean. It sees neither offset nor scale.
+    """Pearson's correlation of output and target, averaged over channels. It ignores offset and scale.
 
     NaN if a channel of either is constant. Arguments and errors as for :func:`mse`.
     """
@@ -111,17 +112,17 @@ def correlation(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None =
 
 
 def accuracy(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Share of the positions whose class is right.
+    """Fraction of the positions whose class is right.
 
     Parameters
     ----------
     output : array_like, shape (..., Q)
-        Logits or probabilities by class, of which the largest is the answer. With a target of the same shape, logits of
-        Q yes-or-no questions: the answer is yes above 0, and each question counts.
+        Logits or probabilities by class, of which the largest is the answer. With a target of the same shape: logits of
+        Q yes-or-no questions, each counted by itself, with the answer yes above 0.
     target : array_like of int, shape (...), or 0 and 1 in shape (..., Q)
         Classes ``0 .. Q-1``, or answers.
     weight : array_like, shape (...), optional
-        Of each position.
+        Weight of each position.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def accuracy(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = No
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If shapes do not fit, or a target of positive weight is no class.
+        If shapes do not fit, or a target of positive weight is not a class.
     """
     if np.ndim(target) == np.ndim(output):
         logits, answers, share = _real(output, target, weight)
@@ -154,17 +155,17 @@ def cross_entropy(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None
     target : array_like of int, shape (...)
         Classes ``0 .. Q-1``.
     weight : array_like, shape (...), optional
-        Of each position.
+        Weight of each position.
 
     Returns
     -------
     float
-        At least 0; log(Q) for an output that knows nothing.
+        At least 0; log(Q) for an output that gives all classes the same probability.
 
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If shapes do not fit, or a target of positive weight is no class.
+        If shapes do not fit, or a target of positive weight is not a class.
     """
     logits, classes, share = _classes(output, target, weight)
     if not share.size:
@@ -175,10 +176,10 @@ def cross_entropy(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None
 
 
 def perplexity(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """``exp`` of :func:`cross_entropy`: as many classes as would be as uncertain if all were equally likely.
+    """``exp`` of :func:`cross_entropy`: the number of equally likely classes that would be as uncertain.
 
-    1 is perfect, Q is an output that knows nothing; infinite beyond the range of float64. Arguments and errors as
-    there.
+    1 is perfect; Q is reached by an output that gives all Q classes the same probability; infinite beyond the range of
+    float64. Arguments and errors as for :func:`cross_entropy`.
     """
     nats = cross_entropy(output, target, weight)
     return math.exp(nats) if math.isnan(nats) or nats < 709.0 else math.inf
@@ -193,13 +194,13 @@ _HIGHER = frozenset({"r2", "nse", "correlation", "accuracy"})
 
 
 def higher_is_better(metric: str | Metric) -> bool:
-    """Whether a larger value is a better one.
+    """Whether a larger value is better.
 
     Parameters
     ----------
     metric : str or callable
-        A name of :data:`METRICS`, or a function, which may say so by an attribute ``higher_is_better``. Anything else
-        counts as a loss.
+        A name in :data:`METRICS`, or a function, which may have an attribute ``higher_is_better``. For anything else,
+        as for a loss, a lower value is better.
     """
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", "")
     return bool(getattr(metric, "higher_is_better", name in _HIGHER))
@@ -211,7 +212,7 @@ def get_metric(metric: str | Metric) -> tuple[str, Metric]:
     Parameters
     ----------
     metric : str or callable
-        A name of :data:`METRICS`, or a function ``metric(output, target, weight=None) -> float`` with a name.
+        A name in :data:`METRICS`, or a function ``metric(output, target, weight=None) -> float`` that has a name.
 
     Returns
     -------
@@ -237,7 +238,7 @@ def get_metric(metric: str | Metric) -> tuple[str, Metric]:
 
 
 def _real(output: ArrayLike, target: ArrayLike, weight: ArrayLike | None) -> tuple[Array, Array, Array]:
-    """Output and target (n, Q) where the weight is positive, and each position's share (n,), which add up to 1."""
+    """Output and target (n, Q) where the weight is positive, and the positions' shares (n,), which add up to 1."""
     given, wanted = finite_numbers(output, "output"), real_numbers(target, "target")
     if given.ndim == 0 or given.shape[-1] == 0:
         raise ShapeError(f"output must have channels on its last axis, got shape {given.shape}")
@@ -281,6 +282,6 @@ def _shares(weight: ArrayLike | None, shape: tuple[int, ...]) -> tuple[Array, Ar
         raise ArgumentError(f"weight must hold numbers of at least 0, got {given.min()}")
     flat = given.reshape(-1)
     keep = flat > 0.0
-    # divided first: the sum of weights near the largest number would overflow
+    # divided first: a sum of weights near the largest float would overflow
     share = flat[keep] / flat.max(initial=1e-300)
     return keep, share / max(share.sum(), 1e-300)

@@ -1,7 +1,7 @@
-"""A target for every step, or for the last: the rule, for training and for diagnoses.
+"""A target for every step, or for the last: how training and diagnoses tell which.
 
-The axes of a target say which. Beyond those of time and sequences it has as many as the loss declares in its
-``target_axes``: one, the channels, unless it takes classes.
+The axes of a target decide. Beyond those of time and sequences it has as many as the loss declares in its
+``target_axes``: one, the channels, unless the loss takes classes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from .errors import ShapeError
 
 NAMED = {"mse": 1, "cross_entropy": 0}
-"""``target_axes`` of the losses that have a name."""
+"""The ``target_axes`` of losses that have a name."""
 
 
 def target_axes(loss: Any) -> int:
@@ -20,7 +20,7 @@ def target_axes(loss: Any) -> int:
     Parameters
     ----------
     loss : str or object
-        A name of :data:`NAMED`, or an object that declares them; 1 if it does not.
+        A name in :data:`NAMED`, or an object that declares them; 1 if it does not.
     """
     return NAMED.get(loss, 1) if isinstance(loss, str) else int(getattr(loss, "target_axes", 1))
 
@@ -33,7 +33,7 @@ def positions(
     axes: int,
     channels: int | None = None,
 ) -> tuple[int, ...]:
-    """The leading axes of a target, ``every`` or ``last``.
+    """Return which leading axes a target has: ``every`` or ``last``.
 
     Parameters
     ----------
@@ -42,20 +42,20 @@ def positions(
     name : str
         What the message calls it.
     every, last : tuple of int, or None
-        Leading axes of a target for every step, and of one for the last step; None where there is none such.
+        Leading axes of a target for every step, and of one for the last step; None where there can be no such target.
     axes : int
         ``target_axes`` of the loss.
     channels : int, optional
-        Length of the axis of channels, where it is known.
+        Length of the axis of channels, if it is known.
 
     Raises
     ------
     ShapeError
-        If it is neither, with the likely cure.
+        If it is neither; the message names the likely remedy.
     """
     wide = (channels,) if axes and channels is not None else ()
     flat = axes == 1 and shape in (every, last)
-    # as many steps as sequences: (T, N) could be taken for channels at the last step, unless their number is known
+    # with T = N, a target (T, N) could be taken for channels at the last step, unless their number is known
     if not flat or not wide or (last is not None and shape == (*last, *wide)):
         for leading in (every, last):
             if leading is not None and len(shape) == len(leading) + axes and shape[: len(leading)] == leading:

@@ -1,8 +1,8 @@
-"""The safetensors format, read and written: named arrays, words about them, and nothing that runs when it is read.
+"""The safetensors format, read and written: named arrays, text about them, and nothing that runs when it is read.
 
-A file is eight bytes with the length of a header, the header in JSON, and the numbers
-(https://huggingface.co/docs/safetensors). Every size in the header is compared with the file's before memory is taken
-for it.
+A file consists of eight bytes with the length of the header, the header in JSON, and the numbers
+(https://huggingface.co/docs/safetensors). Every size in the header is compared with the file's size before memory is
+allocated for it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "<u1", "BOOL": "|b1",
 }  # fmt: skip
-"""Types of the format that NumPy holds; of bfloat16 the bits, which are the upper half of a float32."""
+"""Types of the format that NumPy can hold; for bfloat16 its bits, which are the upper half of a float32."""
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items() if name != "BF16"}
 LONGEST_HEADER = 100_000_000
-"""Bytes that the format allows a header."""
+"""Most bytes that the format allows for a header."""
 DESCRIPTION, NET = "elman.saved", "net."
-"""Where in the metadata of a file of :func:`elman.save` its description is, and how names of parameters begin."""
+"""The metadata key of the description in a file of :func:`elman.save`, and how names of parameters begin."""
 MOST_AXES = 32
-"""Axes that every NumPy has."""
+"""Number of axes that every version of NumPy supports."""
 
 
 class Entry(NamedTuple):
-    """What a header says of one array."""
+    """What a header says about one array."""
 
     kind: str
     shape: tuple[int, ...]
@@ -50,9 +50,9 @@ class TensorFile(NamedTuple):
     ----------
     path : str
     entries : dict of str to Entry
-        By name, in the order in which they lie; places are counted from the beginning of the file.
+        By name, in the order in which they are stored; positions are counted from the beginning of the file.
     metadata : dict of str to str
-        What the header says beside them.
+        The text that the header holds besides.
     """
 
     path: str
@@ -86,7 +86,7 @@ class TensorFile(NamedTuple):
 
 
 def _fill(file: BinaryIO, array: Array) -> int:
-    """Read the bytes of an array; how many there were."""
+    """Read the bytes of an array; return how many there were."""
     done, room = 0, array.reshape(-1).view(np.uint8).data
     while done < len(room):
         got = file.readinto(room[done:])  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ def _fill(file: BinaryIO, array: Array) -> int:
 
 
 def damaged(path: str | os.PathLike[str], reason: object) -> StateDictError:
-    """The error for a file that is not what its header says."""
+    """The error for a file that does not fit its header."""
     return StateDictError(f"{shown(os.fspath(path))} is not a safetensors file, or is damaged: {shown(reason, 300)}")
 
 
@@ -107,7 +107,7 @@ def open_tensors(path: str | os.PathLike[str]) -> TensorFile:
     Raises
     ------
     StateDictError
-        If it is damaged, or of another format.
+        If it is damaged, or has another format.
     ArgumentError, OSError
         As for :func:`elman.files.check_source`.
     """
@@ -139,15 +139,15 @@ def open_tensors(path: str | os.PathLike[str]) -> TensorFile:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, whose names must be different."""
+    """A JSON object, whose names must all be different."""
     made = dict(pairs)
     if len(made) < len(pairs):
-        raise ValueError("a name stands in it twice")
+        raise ValueError("a name occurs in it twice")
     return made
 
 
 def _entry(path: str | os.PathLike[str], name: str, said: Any, start: int) -> Entry:
-    """What the header says of one array, if it is consistent."""
+    """What the header says about one array, if it is consistent."""
     if not isinstance(said, dict) or set(said) != {"dtype", "shape", "data_offsets"}:
         raise damaged(path, f"{quoted(name)} is not described by dtype, shape and data_offsets")
     kind, shape, offsets = said["dtype"], said["shape"], said["data_offsets"]
@@ -169,16 +169,16 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Array], me
     path : path-like
         The file to make or replace.
     tensors : mapping of str to ndarray
-        Of the types in ``NAMES``, in any byte order.
+        Arrays of the types in ``NAMES``, in any byte order.
     metadata : mapping of str to str
-        Words for the header.
+        Text for the header.
 
     Raises
     ------
     OSError
         If it cannot be written; WriteError on a full disk.
     """
-    # wide numbers first, so that each array begins at a multiple of its numbers' size
+    # wide types first, so that each array begins at a multiple of its item size
     order = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0

@@ -1,4 +1,4 @@
-"""Windows of a series as one array that takes no memory of its own: batches are cut out of it when they are needed."""
+"""Windows of a series as one array that takes no memory of its own: batches are cut from it when they are needed."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-PART = 1 << 20  # numbers that are looked at together: some megabytes
+PART = 1 << 20  # numbers that are read together: some megabytes
 
 
 class Windows(np.ndarray[Any, Any]):
     """Windows of a series, shape (T, B, D): a read-only view of it, in which overlapping windows share their numbers.
 
-    It is an array in all respects. Slices of it are such views too, ``w[:-1]`` and ``w[1:, :, :1]``;
-    :func:`elman.fit` and :func:`elman.diagnose` cut from them what they need at a time, be the series in memory or a
-    map of a file. Whatever else computes with one reads, and makes, the whole of it. Made by
+    It is an array in all respects. Slices of it, such as ``w[:-1]`` and ``w[1:, :, :1]``, are views of the same kind;
+    :func:`elman.fit` and :func:`elman.diagnose` cut from them what they need at a time, whether the series is in memory
+    or in a memory-mapped file. Any other computation reads all of it, and makes a full array. Made by
     :func:`elman.datasets.windows`.
     """
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """What is computed from windows is an ordinary array."""
+        """Return what is computed from windows as an ordinary array."""
         plain = np.asarray(array)
         return plain[()] if return_scalar else plain
 
     def __reduce__(self) -> Any:
-        """In another process it is an ordinary array: pickling writes out the numbers."""
+        """Pickle the numbers themselves: in another process it is an ordinary array."""
         return np.asarray(self).copy().__reduce__()
 
 
 def lies_elsewhere(a: Any) -> bool:
-    """Whether an array is to be read where it lies, a batch at a time: windows of a series, or the map of a file."""
+    """Whether an array is to be read in place, a batch at a time: windows of a series, or a memory-mapped file."""
     return isinstance(a, Windows | np.memmap)
 
 
 def spread(x: Any, axis: int, most: int) -> Array | None:
-    """Indices of ``most`` windows, evenly spaced from the first to the last; None for what is not windows, or fewer.
+    """Indices of ``most`` windows, evenly spaced from the first to the last; None if these are no windows, or fewer.
 
     Parameters
     ----------
     x : object
-        Perhaps :class:`Windows`, (T, B, D) or (B, T, D).
+        :class:`Windows` or anything else, (T, B, D) or (B, T, D).
     axis : int
-        Axis that counts them.
+        Axis along which the windows are counted.
     """
     if not isinstance(x, Windows) or x.ndim != 3 or x.shape[axis] <= most:
         return None
@@ -53,7 +53,7 @@ def spread(x: Any, axis: int, most: int) -> Array | None:
 
 
 def in_parts(a: Array) -> Iterator[Array]:
-    """All the numbers of an array, some megabytes at a time, those that windows share only once.
+    """All the numbers of an array, some megabytes at a time; numbers that windows share come only once.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def in_parts(a: Array) -> Iterator[Array]:
 
 
 def _rows(a: Array) -> Array | None:
-    """The steps (n, D) that windows are made of, each once; None where there are steps between them."""
+    """The steps (n, D) that windows are made of, each once; None if there are gaps between the windows."""
     for time, batch in ((0, 1), (1, 0)):
         one, between = a.strides[time], a.strides[batch]
         shift = between // one if one else 0

@@ -248,7 +248,7 @@ HEADERS = {
     "no text": (header(b"\xff\xfe{}"), "no JSON"),
     "no table": (header("[1]"), "no table of names"),
     "deep": (header("[" * 100_000), "no JSON"),
-    "twice": (header('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}'), "stands in it twice"),
+    "twice": (header('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}'), "occurs in it twice"),
     "metadata": (header('{"__metadata__":{"a":3}}'), "metadata are no words"),
     "no entry": (header('{"a":3}'), "not described by dtype"),
     "more words": (header(entry(more=1), bytes(8)), "not described by dtype"),

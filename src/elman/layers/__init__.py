@@ -1,4 +1,4 @@
-"""What a user builds: recurrent layers, readouts, networks; their parameters, traces and linearizations."""
+"""What a user builds: recurrent layers, readouts, networks; with their parameters, traces and linearizations."""
 
 from .dense import MLP, DenseGradients, DenseTrace, Readout
 from .generation import NetworkStepper

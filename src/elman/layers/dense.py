@@ -57,7 +57,7 @@ class DenseTrace:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays in it, those of the input included."""
+        """Bytes of all its arrays, including those of the input."""
         return bytes_of(rows.flat for rows in self.rows)
 
 
@@ -72,7 +72,7 @@ class DenseGradients:
     theta : ndarray
         As one vector, aligned with the layer's ``theta``.
     x : ndarray
-        With respect to the input, shaped as it.
+        With respect to the input, and of the same shape.
     """
 
     params: Mapping[str, Array]
@@ -84,18 +84,18 @@ class DenseGradients:
 
 
 class Dense(Parameterised):
-    """Common to layers that treat every row of their input alike.
+    """Base class of layers that treat every row of their input alike.
 
     Attributes
     ----------
     batch_axis : int
         0: training draws samples along the first axis.
     time_axis : None
-        There is none.
+        There is no such axis.
     """
 
     trace_options = frozenset({"buffers"})
-    """Keywords of :meth:`trace` that training makes use of."""
+    """Keywords of :meth:`trace` that training uses."""
 
     batch_axis = 0
     time_axis = None
@@ -107,14 +107,14 @@ class Dense(Parameterised):
 
     @abstractmethod
     def rows_forward(self, a: Rows, buffers: Buffers, packed: list[Packed] | None = None) -> tuple[Rows, ...]:
-        """All rows from the input on; the last are the output. ``packed`` is what :meth:`packed` gave, if anything."""
+        """All rows from the input on; the last are the output. ``packed`` is the result of :meth:`packed`, if any."""
 
     @abstractmethod
     def rows_backward(self, rows: tuple[Rows, ...], d: Array, theta: Array, buffers: Buffers) -> Rows:
         """Write the parameters' gradient to ``theta``; return that of the input. ``d`` is (n, Q)."""
 
     def packed(self) -> list[Packed]:
-        """The weights of all maps, packed, kept for as long as they do not change.
+        """The packed weights of all maps, reused as long as the weights do not change.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Dense(Parameterised):
         return self._output(self.rows_forward(a, FRESH, self.packed())[-1], lead)
 
     def trace(self, x: ArrayLike, state: None = None, *, buffers: Buffers = FRESH) -> DenseTrace:
-        """Apply the layer and keep what :meth:`backward` needs; arguments and errors as for calling it."""
+        """Apply the layer and store what :meth:`backward` needs; arguments and errors as for calling it."""
         a, lead = self._rows(x)
         version = self.parameters.version()
         rows = self.rows_forward(a, buffers)
@@ -180,16 +180,16 @@ class Dense(Parameterised):
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """Kind, sizes and dtype: a trace can be read by what has the same."""
+        """Kind, sizes and dtype: a trace can be read by a layer for which they are the same."""
         return type(self).__name__, self.input_size, self.hidden_size, self.output_size, self.dtype
 
     def check_trace(self, layout: tuple[Any, ...], version: Version) -> None:
-        """Refuse rows of a layer of other sizes, beyond whose arrays compiled code would read, or of other weights.
+        """Refuse rows with other weights, or of a layer of other sizes, beyond whose arrays compiled code would read.
 
         Raises
         ------
         ArgumentError
-            Naming both, or the parameter that differs.
+            With both layers, or the parameter that differs.
         """
         if layout != self.layout:
             raise ArgumentError(f"trace must be of this layer, {self.layout}; it was made by {layout}")
@@ -201,7 +201,7 @@ class Dense(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If d_output does not fit, or the trace is of other weights or of a layer of other sizes.
+            If d_output does not fit, or the trace was made with other weights or by a layer of other sizes.
         NonFiniteError
             If a gradient overflows.
         """
@@ -224,7 +224,7 @@ class Readout(Dense):
     Parameters
     ----------
     hidden_size, output_size : int
-        Sizes of what it reads and gives.
+        Sizes of its input and output.
     bias : bool, default True
         Whether there is a ``bias``.
     dtype : {"float64", "float32"}
@@ -276,25 +276,26 @@ class Readout(Dense):
     def solve(
         self, states: Any, y: Any, *, ridge: Any = None, washout: int = 0, batch_first: bool = False
     ) -> ReadoutSolution:
-        """Set weight and bias to those of the least squares, with ridge regression: no training, one solution.
+        """Set weight and bias by ridge regression: one least-squares solution, without training.
 
-        With the states of a layer that is not trained this is an echo state network (Jaeger 2001). Nothing is changed
-        unless all of it can be.
+        With the states of an untrained layer this is an echo state network (Jaeger 2001). If anything fails, nothing is
+        changed.
 
         Parameters
         ----------
         states : array_like, shape (T, H), (T, N, H), or (N, T, H) with ``batch_first``; or list of (T_i, H)
             What the readout reads: the output of the layer below.
         y : array_like, shape of ``states`` with Q instead of H
-            What it should give.
+            What it should return.
         ridge : float or sequence of float, optional
-            Strength of the penalty ``ridge |W|**2`` beside the sum of squares over all rows, which does not count the
-            bias; 0 is least squares, of the smallest weights where there are several. Of some, each target takes the
-            one with the smallest leave-one-out error, in closed form; by default of 33 from 1e-14 to 100 in units of
-            the largest squared singular value of the states. Neighbouring steps of a series resemble each other, so
-            that this error is too small for it, and the ridge may be: compare on data held out.
+            Strength of the penalty ``ridge |W|**2``, without the bias, added to the sum of squares over all rows; 0 is
+            plain least squares, with the smallest weights if there are several solutions. From a sequence, each target
+            takes the strength with the smallest leave-one-out error, in closed form; by default from 33 between 1e-14
+            and 100 in units of the largest squared singular value of the states. Neighbouring steps of a series
+            resemble each other, so that this error is too small for it, and the ridge may be: compare on held-out data.
         washout : int, default 0
-            First steps of each sequence that are left out, while the state still depends on where it started.
+            Number of steps at the start of each sequence that are left out, because the state still depends on its
+            initial value.
         batch_first : bool, default False
             Whether sequences come before steps in arrays of three axes.
 
@@ -329,8 +330,8 @@ class Readout(Dense):
 class MLP(Dense):
     r"""A perceptron with one hidden layer: :math:`h = \phi(W_{ih} x + b_{ih})`, :math:`y = W_{ho} h + b_{ho}`.
 
-    An Elman network with ``W_hh = 0`` is this, step by step. It may stand alone or as the nonlinear readout of a
-    network.
+    An Elman network with ``W_hh = 0`` computes the same at each step. It may be used alone or as the nonlinear readout
+    of a network.
 
     Parameters
     ----------

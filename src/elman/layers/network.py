@@ -1,4 +1,4 @@
-"""A recurrent layer and a readout on its output, at every step or at the end: what is trained and diagnosed as one."""
+"""A recurrent layer with a readout of its output at every step or at the end, trained and diagnosed as one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class NetworkTrace:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays in it, the layer's included."""
+        """Bytes of all its arrays, including the layer's."""
         return self.layer.nbytes + bytes_of(rows.flat for rows in self.rows[1:])
 
 
@@ -73,7 +73,7 @@ class Network(Parameterised):
     layer : RNN, LSTM or GRU
         The recurrent layer.
     readout : Readout or MLP
-        What turns its output (``layer.output_size`` numbers, those of both directions together) into the network's (Q).
+        What maps its output (``layer.output_size`` numbers, both directions together) to the network's (Q numbers).
     at : {"steps", "end"}, default "steps"
         Whether the readout gives an output after each step, or one for each sequence from ``trace.final_output``: the
         forward direction's last state beside the backward direction's.
@@ -81,7 +81,7 @@ class Network(Parameterised):
     Attributes
     ----------
     layer, readout, at
-        As given. Their parameters move into one vector, ``network.theta``; views taken before no longer belong to them.
+        As given. Their parameters move into one vector, ``network.theta``; earlier views no longer belong to them.
     params : mapping
         All parameters, ``"layer.weight_ih_l0"``, ..., ``"readout.weight"``: live views into ``theta``.
 
@@ -94,9 +94,9 @@ class Network(Parameterised):
     """
 
     trace_options = frozenset({"lengths", "reset", "training", "rng", "checkpoint", "buffers"})
-    """Keywords of :meth:`trace` that training makes use of."""
+    """Keywords of :meth:`trace` that training uses."""
     backward_options = frozenset({"d_states", "readout_only"})
-    """Keywords of :meth:`backward` that training makes use of."""
+    """Keywords of :meth:`backward` that training uses."""
 
     def __init__(self, layer: Recurrent, readout: Dense, *, at: str = "steps") -> None:
         if not isinstance(layer, Recurrent) or not isinstance(readout, Dense):
@@ -115,7 +115,7 @@ class Network(Parameterised):
         self._join()
 
     def _join(self) -> None:
-        """Lay the parameters of both parts into one vector."""
+        """Move the parameters of both parts into one vector."""
         parts = (("layer.", self.layer), ("readout.", self.readout))
         shapes = {prefix + name: shape for prefix, part in parts for name, shape in part.parameters.shapes.items()}
         self.parameters = Parameters(shapes, self.layer.dtype)
@@ -135,7 +135,7 @@ class Network(Parameterised):
         super().load_state_dict(mapping)
 
     def _check_parts(self) -> None:
-        """A part that was built into another network since has its parameters there: never compute with stale ones."""
+        """Refuse a part that now belongs to another network: its parameters are there, and those here are stale."""
         for name, part in (("layer", self.layer), ("readout", self.readout)):
             if part.parameters.owner is not self.parameters:
                 raise ArgumentError(
@@ -173,7 +173,7 @@ class Network(Parameterised):
         output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q); or list of ndarray
             The readout after each step; 0 beyond a sequence's length. (B, Q), or (Q,), with ``at="end"``.
         hn : ndarray or tuple of ndarray
-            The final state, to go on from.
+            The final state, to continue from.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class Network(Parameterised):
         self, x: Any, state: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
         training: bool | None = None, rng: Any = None, checkpoint: bool | int = False, buffers: Buffers = FRESH,
     ) -> NetworkTrace:  # fmt: skip
-        """Run the network and keep what :meth:`backward` needs; arguments and errors as for :meth:`RNN.trace`."""
+        """Run the network and store what :meth:`backward` needs; arguments and errors as for :meth:`RNN.trace`."""
         self._check_parts()
         version = self.readout.parameters.version()
         trace = self.layer.trace(
@@ -229,21 +229,21 @@ class Network(Parameterised):
         Parameters
         ----------
         trace : NetworkTrace
-            From :meth:`trace`, with the parameters unchanged since: their bits are compared.
+            From :meth:`trace`; the parameters must not have changed since then: their bits are compared.
         d_output : array_like or list of array_like, shape of ``trace.output``
-            ``dL/d output``; what it holds beyond a sequence's length is not read.
+            ``dL/d output``; entries beyond a sequence's length are not read.
         d_hn : array_like, shape of ``trace.hn``, optional
             ``dL/d hn``; zero by default.
         need_x : bool, default False
             Whether to compute ``dL/dx``.
         d_states : array_like or list of array_like, shape of ``trace.layer.output``, optional
-            A derivative by the layer's output of every step that is to be added to what comes from the readout, as that
-            of a penalty on activity.
+            A derivative with respect to the layer's output at every step, such as that of a penalty on activity, which
+            is added to the gradient from the readout.
         readout_only : bool, default False
-            Whether to stop at the readout: the gradients of the layer's parameters are then 0, and those of x and h0
-            None, with ``state_norms`` of no steps.
+            Whether to stop at the readout: the gradients of the layer's parameters are then 0, those of x and h0 None,
+            and ``state_norms`` has no steps.
         buffers : Buffers, optional
-            Memory to use again: the gradients are then overwritten by the next call with the same buffers.
+            Memory to reuse: the gradients are then overwritten by the next call with the same buffers.
 
         Returns
         -------
@@ -330,14 +330,14 @@ class Network(Parameterised):
         x, h0
             As for the layer.
         y : array_like, optional
-            Targets of the last step (B, ...) or of every step. Without, a random direction of the output takes the
-            place of the loss: ``W_ho^T e`` for a linear readout, e normal.
+            Targets of the last step (B, ...) or of every step. Without them, a random direction of the output replaces
+            the loss: ``W_ho^T e`` for a linear readout, with normal e.
         loss : {"mse", "cross_entropy"} or object with ``value_and_gradient``
             The loss; see :func:`elman.fit`.
         rng : None, int or numpy.random.Generator
             Source of the random direction.
         lin : LayerLinearization, optional
-            What :meth:`linearize` made of the same x and h0: saves a pass through the layer.
+            The result of :meth:`linearize` for the same x and h0, which saves a pass through the layer.
 
         Returns
         -------
@@ -471,8 +471,8 @@ class Network(Parameterised):
         """Log norms (T + 1, B) by lag of the gradient of the loss with respect to ``h`` of all directions together.
 
         Arguments as for :meth:`loss_start`; measured by :meth:`backward`, which refuses a gradient that overflows. With
-        ``at="steps"`` entry k belongs to the time ``T - k``; with ``at="end"``, where the loss reads the end of every
-        direction, to the state k steps of its own reading before that.
+        ``at="steps"``, entry k belongs to the time ``T - k``; with ``at="end"``, where the loss reads the end of every
+        direction, it belongs to the state k steps before that end, in the order of each direction's reading.
         """
         return measured_loss(self, x, y, loss, h0, rng)
 

@@ -1,4 +1,4 @@
-"""A model out of its options and parameters: what copies, pickles, files and other dtypes are made of."""
+"""Rebuilding a model from its options and parameters: for copies, pickles, files and other dtypes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound="Rebuildable")
 FORMAT = 1
-"""Of what a pickle holds; raised when an older elman would misread it."""
+"""Format number of pickles; increased when an older elman would misread a new one."""
 BLANK = {"weight_ih_init": "zeros", "weight_hh_init": "zeros", "bias_init": "zeros", "weight_init": "zeros", "rng": 0}
 """How to make a model whose weights are written afterwards."""
 
 
 class Rebuildable(Fixed):
-    """A model that is what its options and its parameters say, so that nothing else has to be written down.
+    """A model that is fully described by its options and parameters, so that nothing else has to be stored.
 
-    Its options are the arguments of its constructor that are kept as attributes of the same name; those that only draw
-    the first weights are none. Attributes that a subclass of a user adds travel with it.
+    Its options are the arguments of its constructor that become attributes of the same name; arguments that only serve
+    to draw the initial weights are not options. Attributes that a user's subclass adds are copied and pickled too.
     """
 
     parameters: Parameters
 
     def __copy__(self) -> Self:
-        """Another one with the same parameters."""
+        """Another model that shares the parameters."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         return twin
@@ -53,7 +53,7 @@ class Rebuildable(Fixed):
         Raises
         ------
         StateDictError
-            If it was written by a version of elman that keeps other things.
+            If it was written by a version of elman with another format.
         """
         if not isinstance(state, Mapping) or state.get("format") != FORMAT:
             written = state.get("elman", "an earlier version") if isinstance(state, Mapping) else "an earlier version"
@@ -78,7 +78,7 @@ class Rebuildable(Fixed):
         Returns
         -------
         RNN, LSTM, GRU, MGU, Readout, MLP or Network
-            A new one of the same class, also where the dtype stays; this one is not changed.
+            A new one of the same class, even if the dtype is the same; this one is not changed.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Rebuildable(Fixed):
 
 
 def base_of(kind: type) -> type:
-    """The class of elman whose constructor makes such a model: itself, or that of which a user's class is made."""
+    """The class of elman whose constructor makes such a model: itself, or the base of a user's class."""
     return next(each for each in kind.__mro__ if each.__module__.startswith(f"{__package__}."))
 
 
@@ -113,7 +113,7 @@ def _arguments(base: type) -> tuple[str, ...]:
 
 
 def options_of(model: Rebuildable) -> dict[str, Any]:
-    """Keywords with which the constructor of :func:`base_of` makes such a model again, but for its parameters."""
+    """Keywords with which the constructor of :func:`base_of` makes such a model again, except for its parameters."""
     kind = type(model)
     names = [n for n in _arguments(base_of(kind)) if n in model.__dict__ or hasattr(kind, n)]
     found = {n: getattr(model, n) for n in names}
@@ -121,14 +121,14 @@ def options_of(model: Rebuildable) -> dict[str, Any]:
 
 
 def rebuild(model: Rebuildable, options: Mapping[str, Any]) -> None:
-    """Run the constructor on what ``object.__new__`` made, without drawing weights that are written afterwards."""
+    """Run the constructor on the result of ``object.__new__``, without drawing weights that are overwritten later."""
     base: Any = base_of(type(model))
     first = {name: value for name, value in BLANK.items() if name in _arguments(base)}
     base.__init__(model, **options, **first)
 
 
 def blank(model: Model, dtype: np.dtype[Any]) -> Model:
-    """A model of this class and these options in a dtype; its parameters and further attributes are to be written."""
+    """A model of the same class and options in a dtype; its parameters and other attributes are still to be set."""
     options = {n: blank(v, dtype) if isinstance(v, Rebuildable) else v for n, v in options_of(model).items()}
     if "dtype" in options:
         options["dtype"] = dtype
@@ -151,7 +151,7 @@ def own_of(model: Rebuildable) -> dict[str, Any]:
 
 
 def _reference(value: Any) -> Any:
-    """A cell of the package by its name; anything else as it is."""
+    """The name of a cell of the package; anything else unchanged."""
     names = [name for name in cells.__all__ if getattr(cells, name) is value]
     return _CellOfElman(names[0]) if names else value
 

@@ -1,4 +1,4 @@
-"""Ridge regression in closed form, its strength chosen by leaving each row out once: how a linear readout is solved."""
+"""Ridge regression in closed form for a linear readout, its strength chosen by leaving each row out once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..validation.words import kind
 Array = NDArray[Any]
 
 _GRID = np.logspace(-14, 2, 33)
-"""Strengths that are tried by default, in units of the largest squared singular value: from where rounding decides to
+"""Strengths that are tried by default, in units of the largest squared singular value: from where rounding dominates to
 where nothing is left of the fit."""
 
 
@@ -32,15 +32,15 @@ class ReadoutSolution(Result):
     ridge : list of float
         Strength for each target, in the squared unit of the states.
     rmse : list of float
-        Root mean square error of each target on the rows that were fitted, in its unit.
+        Root mean square error of each target on the rows that were fitted, in the target's unit.
     loo_rmse : list of float
         The same with each row predicted by the fit to all others; infinite where a row cannot be left out.
     degrees_of_freedom : list of float
         Effective number of weights for each target: the sum of ``s**2 / (s**2 + ridge)`` over the singular values.
     condition : float
-        Largest singular value of the states over the smallest one, without their mean; infinite if they are dependent.
+        Ratio of the largest to the smallest singular value of the centred states; infinite if they are dependent.
     n_rows : int
-        Steps that were fitted, of all sequences.
+        Number of steps that were fitted, in all sequences together.
     candidates : list of float
         Strengths that were tried, from small to large; empty if one was given.
     """
@@ -70,7 +70,7 @@ class ReadoutSolution(Result):
         return f"ReadoutSolution(n_rows={self.n_rows}, targets={len(self.ridge)}, rmse={max(self.rmse):.4g})"
 
     def to_dict(self) -> dict[str, Any]:
-        """All that was found as plain lists and numbers."""
+        """All results as plain lists and numbers."""
         return asdict(self)
 
 
@@ -112,12 +112,12 @@ def _items(value: Any, name: str) -> tuple[list[Array], bool]:
 
 
 def strengths(ridge: Any) -> Array | None:
-    """The candidates in ascending order; None for those of the default.
+    """The candidates in ascending order; None for the default ones.
 
     Raises
     ------
     DTypeError, ArgumentError
-        If it is neither None, a number of at least 0, nor some of these.
+        If it is not None, a number of at least 0, or a sequence of such numbers.
     """
     if ridge is None:
         return None
@@ -138,7 +138,7 @@ def solve(S: Array, Y: Array, ridge: Array | None, bias: bool) -> tuple[Array, A
     S : ndarray, shape (n, H)
     Y : ndarray, shape (n, Q)
     ridge : ndarray, shape (R,), or None
-        Candidates, of which each target takes the one with the smallest leave-one-out error.
+        Candidates, from which each target takes the one with the smallest leave-one-out error.
     bias : bool
         Whether there is a bias; it is not penalised.
 
@@ -188,7 +188,7 @@ def solve(S: Array, Y: Array, ridge: Array | None, bias: bool) -> tuple[Array, A
 
 
 def _shrink(s: Array, ridge: float, kept: Array) -> Array:
-    """``s**2 / (s**2 + ridge)``; 0 for directions that are rounding."""
+    """``s**2 / (s**2 + ridge)``; 0 for directions that are only rounding error."""
     squares = np.square(s)
     return np.divide(squares, squares + ridge, out=np.zeros_like(s), where=kept)
 

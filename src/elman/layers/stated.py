@@ -1,4 +1,4 @@
-"""What names and shapes of weights do not tell, such as the nonlinearity, carried along beside them."""
+"""What names and shapes of weights do not tell, such as the nonlinearity, stored together with the weights."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ..errors import StateDictError
 from .rebuildable import Rebuildable, options_of
 
 OPTIONS = ("nonlinearity", "reset_after", "zoneout", "at", "cell", "variant")
-"""Options that decide what weights mean, and that neither their names nor their shapes tell."""
+"""Options that decide what weights mean, but that neither their names nor their shapes tell."""
 
 
 class StatedWeights(dict[str, NDArray[Any]]):
-    """Weights by name, and what is stated about the model that they are of.
+    """Weights by name, and what is stated about the model that they belong to.
 
-    It is a dict of arrays, as ``state_dict()`` and :func:`elman.interop.load_safetensors` return it. A model whose
-    options give other numbers with these weights refuses them; ``dict(weights)`` are the arrays alone.
+    A dict of arrays, as returned by ``state_dict()`` and :func:`elman.interop.load_safetensors`. A model whose options
+    would give other results with these weights refuses them; ``dict(weights)`` has the arrays alone.
 
     Attributes
     ----------
     stated : dict of str to str
         For each part of a model, by its prefix (``""`` for the whole), its class and options, such as
-        ``"RNN(nonlinearity='relu')"``; empty for weights of others.
+        ``"RNN(nonlinearity='relu')"``; empty for weights from elsewhere.
     """
 
     def __init__(self, weights: Mapping[str, NDArray[Any]], stated: Mapping[str, str]) -> None:
@@ -34,7 +34,7 @@ class StatedWeights(dict[str, NDArray[Any]]):
 
 
 def stated(model: Rebuildable, prefix: str = "") -> dict[str, str]:
-    """Class and telling options of each part of a model, by its prefix."""
+    """Class and decisive options of each part of a model, by its prefix."""
     options = options_of(model)
     words = {prefix: worded(type(model).__name__, options)}
     for name, part in options.items():
@@ -44,7 +44,7 @@ def stated(model: Rebuildable, prefix: str = "") -> dict[str, str]:
 
 
 def worded(kind: str, options: Mapping[str, Any]) -> str:
-    """A class and those of its options that decide what its weights mean; zoneout only where there is any."""
+    """A class and those of its options that decide what its weights mean; zoneout only if there is any."""
     told = {name: options[name] for name in OPTIONS if name in options}
     if not any(told.get("zoneout", ())):
         told.pop("zoneout", None)
@@ -54,19 +54,19 @@ def worded(kind: str, options: Mapping[str, Any]) -> str:
 
 
 def check_stated(model: Rebuildable, weights: Any) -> None:
-    """Refuse weights of a model that computes other things with them than this one would.
+    """Refuse weights of a model that computes something else with them than this one would.
 
     Parameters
     ----------
     model : RNN, LSTM, GRU, MGU, Readout, MLP or Network
-        Which is to take them.
+        The model that is to load them.
     weights : mapping
-        With what is stated about them as an attribute ``stated``; without, nothing is known and nothing refused.
+        Its attribute ``stated`` holds what is stated about them; without one, nothing is known and nothing refused.
 
     Raises
     ------
     StateDictError
-        Naming both.
+        With both models.
     """
     written: Mapping[str, str] = getattr(weights, "stated", {})
     if not written:
