@@ -6,6 +6,7 @@ The axes of a target decide. Beyond those of time and sequences it has as many a
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .errors import ShapeError
@@ -60,12 +61,34 @@ def positions(
         for leading in (every, last):
             if leading is not None and len(shape) == len(leading) + axes and shape[: len(leading)] == leading:
                 return leading
-    hint = ""
-    if flat:
-        hint = f": add the axis of channels, {name}[..., None]"
-    elif every is not None and len(shape) == len(every) + axes and shape[: len(every)] == every[::-1]:
-        hint = ": its axes of time and batch are swapped"
-    raise ShapeError(f"{name} must have shape {_allowed(every, last, axes, wide)}, got {shape}{hint}")
+    hint = "its axes of time and batch are swapped"
+    if every is None or len(shape) != len(every) + axes or shape[: len(every)] != every[::-1] or flat:
+        hint = _cure(shape, name, [leading for leading in (every, last) if leading is not None], axes, channels)
+    must = f"{name} must have shape {_allowed(every, last, axes, wide)}, got {shape}"
+    raise ShapeError(f"{must}: {hint}" if hint else must)
+
+
+def _cure(shape: tuple[int, ...], name: str, allowed: list[tuple[int, ...]], axes: int, channels: int | None) -> str:
+    """What makes a target of this shape one that fits; empty if nothing is known."""
+    if axes == 1 and shape in allowed:
+        classes = 'for classes give loss="cross_entropy"'
+        if channels in (None, 1):
+            return f"add the axis of channels, {name}[..., None], or {classes}"
+        return f"{classes}; otherwise {name} must hold {channels} numbers at each position, one for each channel"
+    for axis, length in enumerate(shape):
+        rest = (*shape[:axis], *shape[axis + 1 :])
+        fits = any(len(rest) == len(leading) + axes and rest[: len(leading)] == leading for leading in allowed)
+        if length == 1 and fits and (axes != 1 or channels in (None, rest[-1])):
+            return f"axis {axis} has length 1 and can go, {name}.squeeze({axis})"
+    if axes == 0 and shape[:-1] in allowed:
+        if channels in (None, shape[-1]):
+            return f"if it is one-hot, pass {name}.argmax(-1)"
+        return 'it must hold one class at each position; for real numbers give another loss, such as loss="mse"'
+    for leading in allowed if axes == 1 else ():
+        trail = shape[len(leading) :]
+        if shape[: len(leading)] == leading and len(trail) > 1 and channels in (None, math.prod(trail)):
+            return f"make one axis of its channels, {name}.reshape({', '.join(map(str, (*leading, -1)))})"
+    return ""
 
 
 def _allowed(every: tuple[int, ...] | None, last: tuple[int, ...] | None, axes: int, wide: tuple[int, ...]) -> str:

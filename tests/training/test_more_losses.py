@@ -30,6 +30,7 @@ KINDS = {
     "quantile": Quantile(0.2),
     "quantiles": Quantile([0.1, 0.5, 0.8]),
     "poisson": Poisson(),
+    "rates": Poisson(log_input=False),
     "nse": NSE(np.linspace(0.5, 2.0, Q)),
     "binary": BinaryCrossEntropy(),
     "classes": CrossEntropy(),
@@ -45,8 +46,8 @@ def draw(name, shape):
     if name == "quantiles":
         return output, RNG.normal(size=(*shape, 2))
     target = RNG.normal(size=output.shape)
-    if name == "poisson":
-        return output, np.floor(np.exp(target))
+    if name in ("poisson", "rates"):
+        return np.exp(output) if name == "rates" else output, np.floor(np.exp(target))
     return output, 1 / (1 + np.exp(-target)) if name == "binary" else target
 
 
@@ -126,6 +127,7 @@ def torch_losses(torch):
         "mae": f.l1_loss,
         "huber": lambda o, y: f.huber_loss(o, y, delta=0.7),
         "poisson": f.poisson_nll_loss,
+        "rates": lambda o, y: f.poisson_nll_loss(o, y, log_input=False),
         "binary": f.binary_cross_entropy_with_logits,
         "classes": lambda o, y: f.cross_entropy(o.reshape(-1, Q), y.reshape(-1)),
         "weighted classes": lambda o, y: f.cross_entropy(
@@ -134,7 +136,7 @@ def torch_losses(torch):
     }
 
 
-@pytest.mark.parametrize("name", ["mse", "mae", "huber", "poisson", "binary", "classes", "weighted classes"])
+@pytest.mark.parametrize("name", ["mse", "mae", "huber", "poisson", "rates", "binary", "classes", "weighted classes"])
 def test_torch(name):
     torch = pytest.importorskip("torch")
     output, target = draw(name, (4, 5))
@@ -185,10 +187,13 @@ def test_wrong_options_and_targets_are_told():
         (lambda: CrossEntropy([1.0, -1.0]), "at least 0"),
         (lambda: NSE().value_and_gradient(two, two), "NSE\\(std"),
         (lambda: NSE().fitted_to(two), "does not vary"),
+        (lambda: NSE().fitted_to(np.full((7, 1), 0.1)), "does not vary"),
         (lambda: Poisson().value_and_gradient(two, two - 1), "counts, at least 0"),
         (lambda: Poisson().value_and_gradient(two, two - 1, [1.0, 0, 0, 0]), "counts, at least 0"),
         (lambda: BinaryCrossEntropy().value_and_gradient(two, two + 2), 'loss="cross_entropy"'),
         (lambda: MeanSquaredError().value_and_gradient(two, two, [1, 1, -1, 1]), "at least 0"),
+        (lambda: MeanSquaredError().value_and_gradient(two, two, [1, 1, np.nan, 1]), "must be finite"),
+        (lambda: MeanSquaredError().value_and_gradient(two, two, np.full(4, 1e308)), "a finite sum"),
     ):
         with pytest.raises(ArgumentError, match=message):
             make()
@@ -201,8 +206,52 @@ def test_wrong_options_and_targets_are_told():
     ):
         with pytest.raises(ShapeError, match=message):
             make()
-    with pytest.raises(DTypeError, match="integer classes"):
-        CrossEntropy().value_and_gradient(two, two[:, 0])
+    for make, message in (
+        (lambda: CrossEntropy().value_and_gradient(two, two[:, 0]), "integer classes"),
+        (lambda: CrossEntropy().value_and_gradient(two, two[:, 0] + np.nan), 'missing="ignore"'),
+        (lambda: MeanSquaredError().value_and_gradient(two, two, np.full(4, 1j)), "weight must be made of real"),
+        (lambda: Poisson(1), "log_input must be True or False"),
+    ):
+        with pytest.raises(DTypeError, match=message):
+            make()
+
+
+@pytest.mark.parametrize("classes", [None, np.arange(1.0, Q + 1)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_parts_of_a_cross_entropy_make_the_whole_by_their_total_weights(classes, weighted):
+    loss, (output, target) = CrossEntropy(classes), draw("classes", (9,))
+    weight = RNG.uniform(0.5, 2, 9) if weighted else None
+    if weighted:
+        weight[4], target[4] = 0, -7
+    parts = [slice(0, 2), slice(2, 5), slice(5, 9)]
+    some = [None if weight is None else weight[p] for p in parts]
+    totals = [loss.total_weight(target[p], w) for p, w in zip(parts, some, strict=True)]
+    each = np.ones(9) if weight is None else weight
+    of_class = np.ones(9) if classes is None else classes[np.where(each > 0, target, 0)]
+    assert sum(totals) == pytest.approx((each * of_class).sum(), rel=1e-14)
+    values = [loss.value_and_gradient(output[p], target[p], w)[0] for p, w in zip(parts, some, strict=True)]
+    whole, _ = loss.value_and_gradient(output, target, weight)
+    assert np.average(values, weights=totals) == pytest.approx(whole, rel=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rates_at_and_below_0(dtype):
+    """A rate of 0 has torch's finite loss; a negative one is no rate, and says so without a warning."""
+    loss, count = Poisson(log_input=False), np.full((1, 1), 3.0)
+    value, gradient = loss.value_and_gradient(np.zeros((1, 1), dtype), count)
+    assert value == pytest.approx(-3 * math.log(1e-8), rel=1e-6)
+    assert gradient[0, 0] == pytest.approx(1 - 3e8, rel=1e-6)
+    assert math.isnan(loss.value_and_gradient(np.full((1, 1), -1.0, dtype), count)[0])
+
+
+def test_counts_are_not_to_be_scaled(recwarn):
+    net = elman.Network(elman.RNN(1, 3, rng=0), elman.Readout(3, 1, rng=1))
+    x = RNG.normal(size=(6, 4, 1))
+    y = RNG.poisson(50, size=x.shape) * 1.0
+    elman.fit(net, x, y, loss="poisson", epochs=1, progress=False, rng=0)
+    assert not recwarn.list
+    elman.fit(net, x, y, loss="mse", epochs=1, progress=False, rng=0)
+    assert "y is far from unit scale" in str(recwarn.pop(elman.errors.DataWarning).message)
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -61,10 +61,10 @@ class CrossEntropy:
             If the dtype or shape is another, or a class lies outside ``0 .. Q-1``.
         """
         if target.dtype.kind not in "iu":
-            raise DTypeError(
-                f"y must hold integer classes for the cross_entropy loss, got {target.dtype}: "
-                "pass y.astype(int), or y.argmax(-1) if it is one-hot"
-            )
+            cure = "pass y.astype(int), or y.argmax(-1) if it is one-hot"
+            if target.dtype.kind == "f" and np.isnan(target).any():
+                cure = 'it holds NaN: if those are gaps, fit with missing="ignore"'
+            raise DTypeError(f"y must hold integer classes for the cross_entropy loss, got {target.dtype}: {cure}")
         *positions, n_classes = output_shape
         if target.shape != tuple(positions):
             cure = ": for one-hot labels pass y.argmax(-1)" if target.shape == output_shape else ""
@@ -78,6 +78,32 @@ class CrossEntropy:
                 f"y must hold classes 0 .. {n_classes - 1}, because the output has {n_classes} channels; "
                 f"y[{', '.join(map(str, index))}] is {target[index]}"
             )
+
+    def total_weight(self, target: Array, weight: ArrayLike | None = None) -> float:
+        """How much these targets count beside others: what :meth:`value_and_gradient` divides the sum of losses by.
+
+        Parameters
+        ----------
+        target : ndarray of int, shape (...)
+            Classes; any number where the weight is 0.
+        weight : array_like, shape (...), optional
+            Of each position.
+
+        Returns
+        -------
+        float
+            Sum of the weights of positions, each times that of its class.
+
+        Raises
+        ------
+        DTypeError, ShapeError, ArgumentError
+            For a weight that is none.
+        """
+        target = plain(target, "target")
+        w = np.ones(target.shape) if weight is None else checked_weight(weight, target.shape)
+        if self.class_weight is not None:
+            w = w * self.class_weight[where_counted(target, w)]
+        return float(w.sum())
 
     @flushed
     def value_and_gradient(self, output: Array, target: Array, weight: ArrayLike | None = None) -> tuple[float, Array]:

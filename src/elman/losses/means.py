@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, ShapeError
-from ..validation.arrays import plain
+from ..validation.arrays import real_numbers
 
 Array = NDArray[Any]
 
@@ -18,14 +18,18 @@ def checked_weight(weight: Any, shape: tuple[int, ...]) -> Array:
 
     Raises
     ------
-    ShapeError, ArgumentError
-        If they have another shape, or one is negative or not finite.
+    DTypeError, ShapeError, ArgumentError
+        If they are no real numbers, have another shape, or one or the sum of all is negative or not finite.
     """
-    w = plain(weight, "weight").astype(np.float64)
+    w = real_numbers(weight, "weight").astype(np.float64)
     if w.shape != shape:
         raise ShapeError(f"weight must have the shape of the output without its last axis, {shape}, got {w.shape}")
-    if not (np.isfinite(w).all() and (w >= 0.0).all()):
-        raise ArgumentError("weight must be finite and at least 0; a target that must not count has weight 0")
+    with np.errstate(over="ignore", invalid="ignore"):
+        good = (w >= 0.0).all() and np.isfinite(w.sum())
+    if not good:
+        raise ArgumentError(
+            "weight must be finite, of a finite sum, and at least 0; a target that must not count has weight 0"
+        )
     return w
 
 

@@ -23,7 +23,8 @@ class Loss(Protocol):
     training; ``takes_weight = True``, if ``value_and_gradient`` has a third argument ``weight``, the weights of the
     positions, of the shape of ``output`` without its last axis; ``fitted_to(target, weight)``, which returns the loss
     to be used, made from all targets of a training; ``target_shape(output_shape)``, if a target has other channels than
-    the output.
+    the output; ``total_weight(target, weight)``, what the sum of losses is divided by, if that is not the number of
+    positions or the sum of their weights.
     """
 
     def value_and_gradient(self, output: Array, target: Array) -> tuple[float, Array]:

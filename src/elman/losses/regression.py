@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..kernels.exponential import exp
+from ..kernels.exponential import exp, log
 from ..kernels.squares import sum_of_squares
 from ..kernels.subnormal import flushed
 from ..targets import NAMED
 from ..validation.arrays import in_place, plain, real_numbers
-from ..validation.scalars import real
+from ..validation.scalars import flag, real
 from .means import checked_weight, reduced, where_counted
 
 Array = NDArray[Any]
@@ -224,10 +224,22 @@ class Quantile(EntryLoss):
 class Poisson(EntryLoss):
     """Negative log-likelihood of counts whose log rate is the output; its name is ``"poisson"``.
 
-    ``exp(o) - y o``, without the term of y alone, as ``torch.nn.PoissonNLLLoss()``.
+    ``exp(o) - y o``, without the term of y alone, as ``torch.nn.PoissonNLLLoss``.
+
+    Parameters
+    ----------
+    log_input : bool, default True
+        False: the output is the rate itself, as of a model of the caller's own whose outputs are positive, and the
+        loss is ``o - y log(o + 1e-8)``; it is NaN for an output of -1e-8 or less.
     """
 
     name = "poisson"
+
+    def __init__(self, log_input: bool = True) -> None:
+        self.log_input = flag(log_input, "log_input")
+
+    def __repr__(self) -> str:
+        return f"Poisson({'' if self.log_input else 'log_input=False'})"
 
     def check_target(self, target: Array, output_shape: tuple[int, ...]) -> None:
         """As :meth:`EntryLoss.check_target`; counts, which may be of an integer dtype, must not be negative.
@@ -241,7 +253,13 @@ class Poisson(EntryLoss):
             raise ArgumentError(f"y must hold counts, at least 0, for the poisson loss; its least is {target.min()}")
 
     def entries(self, output: Array, target: Array) -> tuple[Array, Array]:
-        """``exp(o) - y o``, and ``exp(o) - y``."""
+        """``exp(o) - y o`` and ``exp(o) - y``; for rates ``o - y log(o + eps)`` and ``1 - y / (o + eps)``."""
+        if not self.log_input:
+            rate = output + output.dtype.type(1e-8)  # torch's eps: a rate of 0 with a count has a finite loss
+            usable = (rate > 0) & np.isfinite(rate)
+            logarithm = log(np.where(usable, rate, 1.0).astype(np.float64))
+            losses = np.where(usable, output - target * logarithm, np.nan)
+            return losses, (1 - target / rate).astype(output.dtype, copy=False)
         rate = exponential(output)
         return rate - target * output, rate - target
 
@@ -292,9 +310,11 @@ class NSE(EntryLoss):
         w = (w / max(float(w.sum()), np.finfo(float).tiny))[:, None]
         mean = (w * counted).sum(axis=0)
         std = np.sqrt((w * (counted - mean) ** 2).sum(axis=0))
-        if not (std > 0).all():
+        # the deviation of equal numbers may be above 0 by rounding
+        varies = (std > 0) & (counted.max(axis=0, initial=-np.inf) > counted.min(axis=0, initial=np.inf))
+        if not varies.all():
             raise ArgumentError(
-                f"the nse loss divides by the variance of y, and channel {int(np.argmin(std > 0))} of it does not "
+                f"the nse loss divides by the variance of y, and channel {int(np.argmin(varies))} of it does not "
                 'vary: give std=, or use loss="mse"'
             )
         return NSE(std)
@@ -308,7 +328,10 @@ class NSE(EntryLoss):
             If there are no deviations, or not one for each channel.
         """
         if self.std is None:
-            raise ArgumentError("the nse loss needs the deviations of y: NSE(std=...), or NSE().fitted_to(y)")
+            raise ArgumentError(
+                "the nse loss needs the deviations of y, which fit alone takes from its data: elsewhere give "
+                "loss=elman.losses.NSE().fitted_to(y), or NSE(std=...)"
+            )
         if self.std.shape not in ((1,), output.shape[-1:]):
             raise ShapeError(f"std must have one number, or {output.shape[-1]} for the channels, got {len(self.std)}")
         scaled = (output - target) / self.std.astype(output.dtype)
