@@ -71,10 +71,8 @@ def positions(
 def _cure(shape: tuple[int, ...], name: str, allowed: list[tuple[int, ...]], axes: int, channels: int | None) -> str:
     """What makes a target of this shape one that fits; empty if nothing is known."""
     if axes == 1 and shape in allowed:
-        classes = 'for classes give loss="cross_entropy"'
-        if channels in (None, 1):
-            return f"add the axis of channels, {name}[..., None], or {classes}"
-        return f"{classes}; otherwise {name} must hold {channels} numbers at each position, one for each channel"
+        one = "" if channels in (None, 1) else f" for a network of 1 output channel in the place of {channels},"
+        return f'add the axis of channels, {name}[..., None],{one} or for classes give loss="cross_entropy"'
     for axis, length in enumerate(shape):
         rest = (*shape[:axis], *shape[axis + 1 :])
         fits = any(len(rest) == len(leading) + axes and rest[: len(leading)] == leading for leading in allowed)

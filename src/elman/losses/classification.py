@@ -102,7 +102,8 @@ class CrossEntropy:
         target = plain(target, "target")
         w = np.ones(target.shape) if weight is None else checked_weight(weight, target.shape)
         if self.class_weight is not None:
-            w = w * self.class_weight[where_counted(target, w)]
+            # classes that do not exist are refused, in words, where the loss is computed
+            w = w * self.class_weight.take(where_counted(target, w).astype(np.intp), mode="clip")
         return float(w.sum())
 
     @flushed
