@@ -244,10 +244,10 @@ def entry(**changes):
 
 HEADERS = {
     "huge length": ((2**63).to_bytes(8, "little") + b"{}", "a header of 9223372036854775808 bytes"),
-    "no JSON": (header('{"a":'), "no JSON"),
-    "no text": (header(b"\xff\xfe{}"), "no JSON"),
+    "no JSON": (header('{"a":'), "not JSON"),
+    "no text": (header(b"\xff\xfe{}"), "not JSON"),
     "no table": (header("[1]"), "not a table of names"),
-    "deep": (header("[" * 100_000), "no JSON"),
+    "deep": (header("[" * 100_000), "not JSON"),
     "twice": (header('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}'), "occurs in it twice"),
     "metadata": (header('{"__metadata__":{"a":3}}'), "metadata are not text"),
     "no entry": (header('{"a":3}'), "not described by dtype"),
