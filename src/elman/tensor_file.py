@@ -154,7 +154,7 @@ def _entry(path: str | os.PathLike[str], name: str, said: Any, start: int) -> En
     numbers = [shape, offsets] if isinstance(shape, list) and isinstance(offsets, list) else [None]
     whole = all(type(n) is int and 0 <= n < 2**62 for part in numbers if part is not None for n in part)
     if None in numbers or not whole or len(offsets) != 2 or len(shape) > MOST_AXES or not isinstance(kind, str):
-        raise damaged(path, f"shape or place of {quoted(name)} are not integers")
+        raise damaged(path, f"the dtype, shape or data_offsets of {quoted(name)} are not valid")
     size = offsets[1] - offsets[0]
     if size < 0 or (kind in DTYPES and size != math.prod(shape) * np.dtype(DTYPES[kind]).itemsize):
         raise damaged(path, f"{quoted(name)} of shape {tuple(shape)} and type {kind} cannot take {size} bytes")

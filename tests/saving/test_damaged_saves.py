@@ -252,17 +252,17 @@ HEADERS = {
     "metadata": (header('{"__metadata__":{"a":3}}'), "metadata are not text"),
     "no entry": (header('{"a":3}'), "not described by dtype"),
     "more words": (header(entry(more=1), bytes(8)), "not described by dtype"),
-    "shape": (header(entry(shape=[-1]), bytes(8)), "no numbers"),
-    "shape true": (header(entry(shape=[True]), bytes(8)), "no numbers"),
+    "shape": (header(entry(shape=[-1]), bytes(8)), "not valid"),
+    "shape true": (header(entry(shape=[True]), bytes(8)), "not valid"),
     "shape huge": (header(entry(shape=[2**61, 8]), bytes(8)), "cannot take 8 bytes"),
-    "shape text": (header(entry(shape="8"), bytes(8)), "no numbers"),
-    "many axes": (header(entry(shape=[1] * 60), bytes(8)), "no numbers"),
-    "offsets": (header(entry(data_offsets=[0]), bytes(8)), "no numbers"),
+    "shape text": (header(entry(shape="8"), bytes(8)), "not valid"),
+    "many axes": (header(entry(shape=[1] * 60), bytes(8)), "not valid"),
+    "offsets": (header(entry(data_offsets=[0]), bytes(8)), "not valid"),
     "backwards": (header(entry(data_offsets=[8, 0]), bytes(8)), "cannot take -8 bytes"),
     "hole": (header(entry(data_offsets=[8, 16]), bytes(16)), "where the one before ends"),
     "more data": (header(entry(), bytes(9)), "and the file at"),
     "less data": (header(entry(), bytes(7)), "and the file at"),
-    "type": (header(entry(dtype=3), bytes(8)), "no numbers"),
+    "type": (header(entry(dtype=3), bytes(8)), "not valid"),
 }
 
 
