@@ -16,7 +16,7 @@ from .errors import MissingExtraError
 from .files import shown
 from .layers import RNN, Network, Readout
 from .plotting.picture import check_picture, save_picture
-from .training import Adam, History, Update, fit
+from .training import Adam, EarlyStopping, History, fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,21 +74,6 @@ def load() -> Series:
     return Series(years, values, (values - mean) / deviation, mean, deviation)
 
 
-class KeepBest:
-    """A callback that remembers the parameters of the best epoch, and stops when that epoch is too far back."""
-
-    def __init__(self, patience: int) -> None:
-        self.patience, self.loss, self.epoch = patience, np.inf, 0
-        self.theta: Array | None = None
-
-    def __call__(self, update: Update) -> bool:
-        """Look at the validation loss at the end of each epoch; True stops the training."""
-        if update.epoch_ended and update.history.validation_loss[-1] < self.loss:
-            self.loss, self.epoch = update.history.validation_loss[-1], update.epoch
-            self.theta = update.model.theta.copy()
-        return update.epoch_ended and update.epoch - self.epoch >= self.patience
-
-
 def train(network: Network, series: Series, progress: bool, rng: int) -> History:
     """Train on the years before the validation years, and return to the epoch with the best validation loss.
 
@@ -98,7 +83,6 @@ def train(network: Network, series: Series, progress: bool, rng: int) -> History
         After Ctrl-C: half a training says nothing about the method.
     """
     z, split = series.z, series.at(FIRST_VALIDATION_YEAR)
-    best = KeepBest(PATIENCE)
     history = fit(
         network,
         windows(z[: split - 1], WINDOW, 1),
@@ -110,14 +94,12 @@ def train(network: Network, series: Series, progress: bool, rng: int) -> History
             series.windows_before(FIRST_VALIDATION_YEAR, FIRST_TEST_YEAR),
             z[split : series.at(FIRST_TEST_YEAR), None],
         ),
-        callbacks=(best,),
+        callbacks=(EarlyStopping(PATIENCE),),
         progress=progress,
         rng=rng,
     )
     if history.interrupted:
         raise KeyboardInterrupt
-    if best.theta is not None:
-        network.theta[:] = best.theta
     return history
 
 

@@ -86,13 +86,13 @@ KINDS = {
     "number": (
         "dropout recurrent_dropout zoneout forget_bias lr momentum eps betas max_norm clip_norm threshold "
         "tolerance target gain radius input_variance bias_variance noise_variance slow tol separation "
-        "probability amount rtol factor clip_value weight_decay alpha min_delta"
+        "probability amount rtol factor clip_value weight_decay alpha min_delta temperature"
     ),
     "size": (
         "input_size hidden_size output_size num_layers proj_size batch_size epochs truncation checkpoint "
         "n_steps T n t t0 t1 sequence layer vectors every sequences length stride delay symbols bits k warmup "
         "settle interval blocks max_lag max_iterations max_runs max_sequences points point split directions patience "
-        "washout accumulate"
+        "washout accumulate steps"
     ),
     "choice": "nonlinearity at loss level lever at variant activation recurrent_activation method missing",
     "dtype": "dtype dtypes",
@@ -159,6 +159,11 @@ def rnn(**options):
 
 def network():
     return elman.Network(rnn(), elman.Readout(5, 1, rng=1))
+
+
+def speaker():
+    """A network that can go on from its own outputs."""
+    return elman.Network(rnn(), elman.Readout(5, 2, rng=1))
 
 
 def backward(model, d_output=None, **others):
@@ -258,6 +263,16 @@ CALLS = {
         ("d_output", "array", lambda v: backward(network(), v), np.ones((4, 3, 1))),
         ("need_x", "flag", lambda v: backward(network(), need_x=v)),
         ("readout_only", "flag", lambda v: backward(network(), readout_only=v)),
+        ("y", "array", lambda v: network().evaluate(X, v), np.ones((4, 3, 1))),
+        ("sample_weight", "array", lambda v: network().evaluate(X, np.ones((4, 3, 1)), sample_weight=v), np.ones(3)),
+        ("missing", "choice", lambda v: network().evaluate(X, np.ones((4, 3, 1)), missing=v)),
+        ("metrics", "choice", lambda v: network().evaluate(X, np.ones((4, 3, 1)), v)),
+        ("x of predict_proba", "array", lambda v: network().predict_proba(v), X),
+        ("prefix", "array", lambda v: speaker().generate(v, 2), X),
+        ("steps", "size", lambda v: speaker().generate(X, v)),
+        ("temperature", "number", lambda v: speaker().generate(np.zeros((4, 3), int), 2, temperature=v)),
+        ("x_t", "array", network().stepper(3), X[0]),
+        ("batch_size", "size", lambda v: network().stepper(v)),
         ("d_states", "array", lambda v: backward(network(), d_states=v), np.ones((4, 3, 5))),
         ("training", "flag or none", lambda v: network().trace(X, training=v)),
         ("mapping", "array", loaded(network(), "readout.bias"), np.ones(1)),

@@ -89,8 +89,7 @@ def backward(s, gates, h_before, h, dh, W_back, delta, squares):
 @kernel
 def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
     """Add ``[x, h]^T delta`` in the blocks of r and z, ``[x, r * h]^T delta`` in that of n."""
-    VL = lanes(delta)
-    n = 2 * ((H + VL - 1) // VL)
+    n = 2 * ((H + lanes(delta) - 1) // lanes(delta))
     shared_gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs)
     shared_gradients(X, x_rs, gates, g_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, max(v0, n), v1, dW, w_rs)
 
@@ -108,8 +107,7 @@ def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
 @kernel
 def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
     """The H x H Jacobian, rows are outputs, from the stored gates; W_hh has the gates r, z, n."""
-    VL = lanes(states)
-    Hp = (H + VL - 1) // VL * VL
+    Hp = (H + lanes(states) - 1) // lanes(states) * lanes(states)
     row, s = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
     for u in range(H):
         z, n, h = gates[row + Hp + u], gates[row + 2 * Hp + u], states[s + u]

@@ -7,8 +7,7 @@ r"""The minimal gated unit: a GRU whose one gate both resets and updates.
     h_t = (1 - f) \odot h_{t-1} + f \odot n
 
 Zhou, Wu, Zhang and Zhou, Minimal gated unit for recurrent neural networks, International Journal of Automation and
-Computing 13 (2016) 226-234, arXiv:1603.09420. The product of n waits for f, so that each kernel does
-the elementwise part in two pieces.
+Computing 13 (2016) 226-234, arXiv:1603.09420. Each kernel works in two pieces, since the product of n needs f.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ def backward(s, gates, h_before, h, dh, W_back, delta, squares):
 @kernel
 def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
     """Add ``[x, h]^T delta`` in the block of f, ``[x, f * h]^T delta`` in that of n."""
-    VL = lanes(delta)
-    n = (H + VL - 1) // VL
+    n = (H + lanes(delta) - 1) // lanes(delta)
     shared_gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs)
     shared_gradients(X, x_rs, gates, g_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, max(v0, n), v1, dW, w_rs)
 
@@ -109,8 +107,7 @@ def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
 @kernel
 def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
     """The H x H Jacobian, rows are outputs, from the stored gates; W_hh has the gates f, n."""
-    VL = lanes(states)
-    Hp = (H + VL - 1) // VL * VL
+    Hp = (H + lanes(states) - 1) // lanes(states) * lanes(states)
     row, s = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
     for u in range(H):
         f, n, h = gates[row + u], gates[row + Hp + u], states[s + u]

@@ -1,6 +1,7 @@
 """What a user builds: recurrent layers, readouts, networks; with their parameters, traces and linearizations."""
 
 from .dense import MLP, DenseGradients, DenseTrace, Readout
+from .generation import NetworkStepper
 from .gru import GRU
 from .lstm import LSTM
 from .mgu import MGU
@@ -21,6 +22,7 @@ __all__ = [
     "DenseTrace",
     "Gradients",
     "Network",
+    "NetworkStepper",
     "NetworkTrace",
     "Readout",
     "ReadoutSolution",

@@ -7,7 +7,8 @@ from typing import Unpack
 from ..cells import GRU as CELL
 from ..cells import GRU_RESET_BEFORE
 from ..validation.scalars import flag
-from .recurrent import LayerOptions, Recurrent
+from .options import LayerOptions
+from .recurrent import Recurrent
 
 
 class GRU(Recurrent):

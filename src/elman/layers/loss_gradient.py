@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError
-from ..linearization.norms import safe_norm
 from ..losses import Loss, broken, checked, get_loss
+from ..norms import safe_norm
 from ..states import State, parts
 from ..targets import positions, target_axes
 from ..validation.arrays import finite, plain, real_numbers

@@ -8,7 +8,8 @@ from ..cells import LSTM as CELL
 from ..cells import LSTM_PROJECTED
 from ..errors import ArgumentError
 from ..validation.scalars import number, size
-from .recurrent import LayerOptions, Recurrent
+from .options import LayerOptions
+from .recurrent import Recurrent
 
 
 class LSTM(Recurrent):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Unpack
 
 from ..cells import MGU as CELL
-from .recurrent import LayerOptions, Recurrent
+from .options import LayerOptions
+from .recurrent import Recurrent
 
 
 class MGU(Recurrent):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..functional import sigmoid, softmax
 from ..losses import Loss
 from ..states import State
 from ..validation.arrays import all_finite, matching
@@ -20,10 +21,12 @@ from .engine.buffers import Buffers, Fresh
 from .engine.kept import Version
 from .engine.linearize import LayerLinearization
 from .engine.rows import Rows
+from .generation import NetworkStepper, generated
 from .loss_gradient import last_state_start, measured_loss
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
+from .scores import evaluated
 from .stated import StatedWeights
 from .trace import Gradients, Trace, bytes_of, final_output, in_bytes, shape_of, spacing
 
@@ -347,6 +350,115 @@ class Network(Parameterised):
         """
         self._check_parts()
         return last_state_start(self, x, y, loss, h0, rng, lin)
+
+    def predict(self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None) -> Any:
+        """The output alone; arguments, shapes and errors as for calling the network."""
+        return self(x, h0, lengths=lengths, reset=reset)[0]
+
+    def predict_proba(
+        self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None
+    ) -> Any:
+        """Probabilities: the softmax of the output over its channels; of a single channel its logistic function.
+
+        For networks trained with ``"cross_entropy"``, and with ``"binary_cross_entropy"`` if there is one channel.
+        Arguments and errors as for calling the network.
+
+        Returns
+        -------
+        ndarray or list of ndarray
+            Of the shape of the output.
+        """
+        output = self.predict(x, h0, lengths=lengths, reset=reset)
+        function = softmax if self.readout.output_size > 1 else sigmoid
+        return [function(each) for each in output] if isinstance(output, list) else function(output)
+
+    def evaluate(
+        self, x: Any, y: Any, metrics: Any = ("mse",), *, h0: State | None = None, lengths: ArrayLike | None = None,
+        reset: Any = None, sample_weight: ArrayLike | None = None, missing: str = "refuse",
+    ) -> dict[str, float]:  # fmt: skip
+        """How good the network is on data, by name of the metric.
+
+        Parameters
+        ----------
+        x, h0, lengths, reset
+            As for calling the network.
+        y : array_like or list of array_like
+            Targets, as for :func:`elman.fit`: for every step, or for the last step of each sequence.
+        metrics : str, callable, or sequence of these, default ("mse",)
+            See :mod:`elman.metrics`.
+        sample_weight : array_like, shape (B,) or that of the targets' positions, optional
+            How much each sequence or each target counts, at least 0.
+        missing : {"refuse", "ignore"}
+            ``"ignore"`` takes NaN in y for a target that does not count.
+
+        Returns
+        -------
+        dict of str to float
+            Over all targets together.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            If something does not fit, or a metric is unknown.
+        NonFiniteError
+            As for calling the network.
+
+        Examples
+        --------
+        >>> import numpy as np, elman
+        >>> net = elman.Network(elman.RNN(2, 8, rng=0), elman.Readout(8, 2, rng=0))
+        >>> x = np.random.default_rng(0).standard_normal((10, 4, 2))
+        >>> sorted(net.evaluate(x, x, metrics=("rmse", "r2")))
+        ['r2', 'rmse']
+        """
+        return evaluated(self, x, y, metrics, h0, lengths, reset, sample_weight, missing)
+
+    def stepper(self, batch_size: int = 1, h0: State | None = None) -> NetworkStepper:
+        """Stream one step at a time with the weights as they are now; arguments and errors as for :meth:`RNN.stepper`.
+
+        Returns
+        -------
+        NetworkStepper
+            ``y = stepper(x_t)``; see there.
+        """
+        if self.at != "steps":
+            raise ArgumentError('a network that reads the end of a sequence cannot stream: build it with at="steps"')
+        self._check_parts()
+        return NetworkStepper(self.layer.stepper(batch_size, h0), self.readout, batch_size)
+
+    def generate(
+        self, prefix: Any, steps: int, *, temperature: float | None = None, rng: Any = None, h0: State | None = None
+    ) -> Array:
+        """Run the network on, each output being the next input.
+
+        Parameters
+        ----------
+        prefix : array_like of float, shape of x; or of int, shape of x without its last axis
+            What comes before, at least one step: a series, whose outputs are forecasts of the next step, or tokens,
+            which go in one-hot and come out of the softmax.
+        steps : int
+            How many steps to add.
+        temperature : float, optional
+            For tokens: logits are divided by it before one is drawn; 1 by default, 0 for the likeliest.
+        rng : None, int or numpy.random.Generator
+            For tokens.
+        h0 : ndarray or tuple of ndarray, optional
+            State before the prefix.
+
+        Returns
+        -------
+        ndarray
+            What follows the prefix: its axes, with ``steps`` in the place of its steps.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            If the network has other numbers of outputs than of inputs, gives no output at every step, or an argument
+            does not fit.
+        NonFiniteError
+            If a state overflows.
+        """
+        return generated(self, prefix, steps, temperature, rng, h0)
 
     def one_way(self) -> dict[str, OneWay]:
         """Every direction of every layer as a system of its own; see :meth:`RNN.one_way`."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from inspect import Parameter, Signature, signature
-from typing import Any, ClassVar, TypedDict
+from inspect import Signature
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -18,9 +18,7 @@ from .engine.batch import Batch
 from .engine.bptt import cached_steps
 from .engine.buffers import Buffers, Fresh
 from .engine.chain import Levers, cut_paths, levers_of, log_norms, turn
-from .engine.direction import Direction
 from .engine.kept import Kept
-from .engine.layout import Layout
 from .engine.linearize import LayerLinearization
 from .engine.noise import Noise, Regularizer, choose
 from .engine.prepared import Ready
@@ -28,29 +26,13 @@ from .engine.rows import Rows
 from .engine.stack import Stack
 from .engine.states import States
 from .one_way import OneWay
+from .options import call_of, spelled_out
 from .parameters import Parameterised, Parameters
 from .stepper import Stepper
 from .trace import Gradients, Trace, spacing
 
 Array = NDArray[Any]
 FRESH = Fresh()
-
-
-class LayerOptions(TypedDict, total=False):
-    """The keywords that all recurrent layers take; their defaults are those of :class:`Recurrent`."""
-
-    bias: bool
-    batch_first: bool
-    dropout: float
-    bidirectional: bool
-    recurrent_dropout: float
-    zoneout: float | tuple[float, ...]
-    learn_initial_state: bool
-    dtype: DTypeLike
-    weight_ih_init: str | Initializer
-    weight_hh_init: str | Initializer
-    bias_init: str | Initializer
-    rng: Any
 
 
 class Recurrent(Parameterised):
@@ -113,14 +95,10 @@ class Recurrent(Parameterised):
                 "dropout acts between layers: num_layers must be at least 2, got 1 (recurrent_dropout and zoneout act "
                 "within one)"
             )
-        layers, width, R = [], self.input_size, proj_size or self.hidden_size
-        ways = (("", False), ("_reverse", True))[: 1 + self.bidirectional]
-        for i in range(self.num_layers):
-            sizes = width, self.hidden_size, R, real_dtype(dtype)
-            layouts = [(Layout(cell, variant, *sizes, f"_l{i}{suffix}"), reverse) for suffix, reverse in ways]
-            layers.append([Direction(layout, self.zoneout, reverse) for layout, reverse in layouts])
-            width = len(ways) * R
-        self.stack = Stack(layers)
+        sizes = self.input_size, self.hidden_size, proj_size or self.hidden_size
+        self.stack = Stack.of(
+            cell, variant, *sizes, real_dtype(dtype), self.num_layers, self.bidirectional, self.zoneout
+        )  # fmt: skip
         self._kept = Kept[Ready]()
         first = self.stack.layouts[0]
         self.states = States(first, len(self.stack.layouts))
@@ -133,10 +111,9 @@ class Recurrent(Parameterised):
     def __init_subclass__(cls, **others: Any) -> None:
         """Spell out the options of a layer, so that ``help`` and editors show each of them with its default."""
         super().__init_subclass__(**others)
-        own, shared = (list(signature(each.__init__).parameters.values())[1:] for each in (cls, Recurrent))
-        if own[-1].kind is Parameter.VAR_KEYWORD:
-            own[-1:] = [parameter for parameter in shared if parameter.name in LayerOptions.__annotations__]
-            cls.__signature__ = Signature(own)
+        spelled = spelled_out(cls, Recurrent)
+        if spelled is not None:
+            cls.__signature__ = spelled
 
     @property
     def output_size(self) -> int:
@@ -144,19 +121,8 @@ class Recurrent(Parameterised):
         return self.stack.width
 
     def __repr__(self) -> str:
-        """The call that makes such a layer, except for its weights; options at their defaults are left out."""
-        parameters = signature(type(self)).parameters
-        shown = [str(self.input_size), str(self.hidden_size)]
-        if "cell" in parameters:  # the class is not named after its cell
-            shown[:0] = [self.cell.name, repr(self.variant)]
-        for name, parameter in parameters.items():
-            if name in ("cell", "variant", "input_size", "hidden_size"):
-                continue
-            value, default = getattr(self, name, parameter.default), parameter.default
-            default = (0.0,) * len(self.zoneout) if name == "zoneout" else default
-            if value != default:
-                shown.append(f"{name}={value.name if name == 'dtype' else value!r}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+        """The call that makes such a layer, but for its initial weights; options at their defaults are left out."""
+        return call_of(self)
 
     @property
     def batch_axis(self) -> int:

@@ -6,7 +6,8 @@ from typing import Unpack
 
 from ..cells import ELMAN
 from ..validation.scalars import choice
-from .recurrent import LayerOptions, Recurrent
+from .options import LayerOptions
+from .recurrent import Recurrent
 
 
 class RNN(Recurrent):

@@ -13,6 +13,7 @@ from ..errors import NonFiniteError, ShapeError
 from ..validation.arrays import finite_floats, plain
 from .engine.buffers import Fresh, aligned
 from .engine.direction import Direction
+from .engine.layout import state_overflow
 from .engine.rows import Rows
 from .engine.schedule import dense
 from .engine.states import States
@@ -152,11 +153,9 @@ class _Level:
         """The error to raise when step ``count`` gave a state that is not finite."""
         layout, new = self.layout, self.state(1 - slot)
         sample, i = (int(index) for index in np.argwhere(~np.isfinite(new).all(axis=2))[0])
-        return NonFiniteError(
-            f"{layout.label}: the state {layout.cell.states[i]} must stay finite, but stopped being so at step {count} "
-            f"of sample {sample}; that step's input or the weights are too large or NaN. The state is as before the "
-            "step",
-            what="state", layer=layout.label, gate=layout.cell.states[i], step=count, sample=sample,
+        return state_overflow(
+            layout, i, count, sample,
+            "that step's input or the weights are too large or NaN. The state is as before the step",
         )  # fmt: skip
 
     def state(self, slot: int) -> Array:

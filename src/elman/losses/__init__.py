@@ -11,7 +11,10 @@ from ..validation.scalars import choice
 from ..validation.words import kind, model_cure
 from .classification import BinaryCrossEntropy, CrossEntropy
 from .nothing import Zero
-from .protocol import Loss, broken, checked, is_own
+from .protocol import Loss
+from .protocol import broken as broken
+from .protocol import checked as checked
+from .protocol import is_own as is_own
 from .regression import NSE, Huber, MeanAbsoluteError, MeanSquaredError, Poisson, Quantile
 
 __all__ = [
@@ -25,10 +28,7 @@ __all__ = [
     "Poisson",
     "Quantile",
     "Zero",
-    "broken",
-    "checked",
     "get_loss",
-    "is_own",
 ]
 
 LOSSES: dict[str, Loss] = {

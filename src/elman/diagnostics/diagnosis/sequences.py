@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import ArgumentError, NonFiniteError, ShapeError
 from ...linearization import Array, Linearization
-from ...linearization.norms import row_norms
+from ...norms import row_norms
 from ...states import mapped, parts
 from ...targets import positions, target_axes
 from ...validation.arrays import finite, finite_numbers, real_numbers

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from ...errors import ArgumentError, NonFiniteError, ShapeError
 from ...linearization import Array, Linearization
-from ...linearization.norms import safe_norm
+from ...norms import safe_norm, smallest_exact
 from ...validation.arrays import real_numbers
 
 # Squares of norms fit into float64 for factors of .007 .. 250 a step over 64 steps, in float32 for .2 .. 6 over 24;
@@ -154,10 +154,7 @@ def _unit(v: Array, norm: Array, dtype: np.dtype[Any]) -> Array:
 
 def _squares_fit(norms: Array, dtype: np.dtype[Any]) -> bool:
     """Whether norms computed as roots of sums of squares in this dtype are neither infinite nor hurt by underflow."""
-    info = np.finfo(dtype)
-    # a component counts if its square is above eps times the sum; that square must still be a normal number
-    smallest = np.sqrt(float(info.tiny) / float(info.eps))
-    return bool(((norms > smallest) & np.isfinite(norms)).all())
+    return bool(((norms > smallest_exact(dtype)) & np.isfinite(norms)).all())
 
 
 def _require_finite(norms: Array, step: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import ArgumentError, NonFiniteError
 from ...linearization import Array, Linearization
-from ...linearization.norms import safe_norm
+from ...norms import safe_norm
 
 # A frame that keeps this share of what its window may cost leaves room for windows that stretch it more than the last.
 _CAUTION = 0.8

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...kernels import parallel, tile
 from ...kernels.squares import roots
 from ...kernels.vector import lanes_of
-from ...linearization.norms import SMALLEST_SUM, row_norms, safe_norm
+from ...norms import SMALLEST_SUM, row_norms, safe_norm
 from .buffers import scratch
 from .direction import Direction
 from .layout import Layout

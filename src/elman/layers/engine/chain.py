@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...linearization.norms import row_norms
+from ...norms import row_norms
 from ...validation.arrays import matching
 from ...validation.scalars import choice, number
 from .direction import Direction

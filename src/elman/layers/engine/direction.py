@@ -12,7 +12,7 @@ from ...errors import NonFiniteError
 from ...kernels import parallel, tile
 from ...kernels.vector import lanes_of
 from .buffers import Buffers, scratch
-from .layout import Layout, Panels
+from .layout import Layout, Panels, state_overflow
 from .rows import ROWS, Rows
 from .schedule import Schedule
 from .views import Record, slots_of, window_of
@@ -234,11 +234,9 @@ class Direction:
             raise AssertionError(f"{layout.label}: cell.forward returned step {t}, at which every state is finite")
         b, i = found[0]
         step, sample = schedule.caller_place(t, b0 + b)
-        return NonFiniteError(
-            f"{layout.label}: the state {layout.cell.states[i]} must stay finite, but stopped being so at step {step} "
-            f"of sample {sample}; the weights or inputs are too large: scale weight_hh down, or clip gradients while "
-            "training",
-            what="state", layer=layout.label, gate=layout.cell.states[i], step=step, sample=sample,
+        return state_overflow(
+            layout, i, step, sample,
+            "the weights or inputs are too large: scale weight_hh down, or clip gradients while training",
         )  # fmt: skip
 
     def sweep(

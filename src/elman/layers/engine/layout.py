@@ -215,3 +215,13 @@ class Layout:
         """State vectors (n, S), a copy, from padded flat rows."""
         view = self.state_view(rows, n)
         return np.concatenate([view[:, i, :size] for i, size in enumerate(self.state_sizes)], axis=1)
+
+
+def state_overflow(layout: Layout, state: int, step: int, sample: int, cure: str) -> NonFiniteError:
+    """What to raise where a state, given by its index, stopped being finite."""
+    part = layout.cell.states[state]
+    return NonFiniteError(
+        f"{layout.label}: the state {part} must stay finite, but stopped being so at step {step} of sample {sample}; "
+        f"{cure}",
+        what="state", layer=layout.label, gate=part, step=step, sample=sample,
+    )  # fmt: skip

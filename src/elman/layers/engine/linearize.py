@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...errors import ArgumentError
 from ...kernels.squares import row_squares
 from ...linearization import ElementwiseFactors, Linearization
-from ...linearization.norms import out_of_range, safe_norm
+from ...norms import out_of_range, safe_norm
 from .affine import Affine
 from .buffers import Fresh, scratch
 from .direction import Direction

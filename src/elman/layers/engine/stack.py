@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...cells import Cell
 from ...errors import NonFiniteError
 from ...validation.arrays import all_finite
 from . import bptt
 from .batch import Batch
 from .buffers import Buffers, scratch
 from .direction import Direction
-from .layout import Panels
+from .layout import Layout, Panels
 from .noise import Noise
 from .rows import Rows
 from .schedule import Schedule
@@ -73,6 +74,20 @@ class Stack:
         first = self.layouts[0]
         self.width, self.dtype = self.per_layer * first.R, first.dtype
         self.key = tuple((*d.layout.key, *d.kernels.key) for d in self.directions)
+
+    @classmethod
+    def of(
+        cls, cell: Cell, variant: str, D: int, H: int, R: int, dtype: np.dtype[Any], num_layers: int,
+        bidirectional: bool, zoneout: tuple[float, ...],
+    ) -> Stack:  # fmt: skip
+        """Layers of one cell: the first reads D numbers, and each other the R of every direction below."""
+        layers, width = [], D
+        ways = (("", False), ("_reverse", True))[: 1 + bidirectional]
+        for i in range(num_layers):
+            layouts = [(Layout(cell, variant, width, H, R, dtype, f"_l{i}{suffix}"), way) for suffix, way in ways]
+            layers.append([Direction(layout, zoneout, reverse) for layout, reverse in layouts])
+            width = len(ways) * R
+        return cls(layers)
 
     def __str__(self) -> str:
         d, layout = self.directions[0], self.layouts[0]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.subnormal import flushed
-from ...linearization.norms import SMALLEST_SUM
+from ...norms import SMALLEST_SUM
 from .rows import Rows
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 SMALLEST_ENTRY = 1e-145
-"""The square of this is the smallest that surely counts: see :data:`elman.linearization.norms.SMALLEST_SUM`."""
+"""The square of this is the smallest that surely counts: see :data:`elman.norms.SMALLEST_SUM`."""
 
 UP = 600
 """Gradients are multiplied by 2**600 where their squares are too small for float64: the smallest normal number then

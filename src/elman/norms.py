@@ -6,10 +6,12 @@ as much as a norm by scaling, so it comes first, and the scaling only where the 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[Any]
 
@@ -38,7 +40,25 @@ def row_norms(v: Array) -> Array:
     return norms
 
 
+def whole_norm(v: Array, sum_of_squares: Callable[[Array], float]) -> float:
+    """Euclidean norm of all entries, with the caller's sum of squares, whose order decides the last bits."""
+    total = sum_of_squares(v)
+    if SMALLEST_SUM <= total < math.inf:
+        return math.sqrt(total)
+    largest = float(np.max(np.abs(v), initial=0.0))
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    return largest * math.sqrt(sum_of_squares(np.divide(v, largest, dtype=np.float64)))
+
+
 def out_of_range(squares: Array) -> Array:
     """Where a sum of squares says nothing of the norm: it may have under- or overflowed, or is not a number."""
     fits: Array = (squares >= SMALLEST_SUM) & (squares < np.inf)
     return ~fits
+
+
+def smallest_exact(dtype: DTypeLike) -> float:
+    """Norm above which the squares of all components that count are normal numbers of this floating-point format."""
+    info = np.finfo(np.dtype(dtype))
+    # a component counts if its square is above eps times the sum
+    return math.sqrt(float(info.tiny) / float(info.eps))
