@@ -27,7 +27,7 @@ UP = 600
 becomes 2**-422, whose square float64 can hold."""
 
 WIDE = 2.0**600
-"""Squares of gradients that are not multiplied by 2**600: intermediate products might overflow."""
+"""Squares of gradients from which on these are not multiplied by 2**600: intermediate products might overflow."""
 
 
 def left_range(squares: Array, descent: Descent, d_state: Array | None) -> bool:
