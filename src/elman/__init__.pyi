@@ -4,6 +4,7 @@ from . import cells as cells
 from . import datasets as datasets
 from . import diagnostics as diagnostics
 from . import errors as errors
+from . import forecast as forecast
 from . import functional as functional
 from . import initializers as initializers
 from . import interop as interop

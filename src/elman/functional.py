@@ -1,4 +1,4 @@
-"""Functions of arrays that go with a network's output, with the same bits on every processor."""
+"""Functions to apply to a network's output, with the same bits on every processor."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def softmax(logits: ArrayLike, axis: int = -1) -> Array:
     Parameters
     ----------
     logits : array_like, any shape with at least one axis
-        Of any size: the largest is subtracted first. -inf is a probability of 0.
+        Numbers of any magnitude: the largest is subtracted first. -inf gives a probability of 0.
     axis : int, default -1
-        Along which they add up to 1.
+        Axis along which the probabilities add up to 1.
 
     Returns
     -------
@@ -77,5 +77,5 @@ def _numbers(value: ArrayLike, name: str) -> Array:
 
 
 def _width(given: Array) -> np.dtype[Any]:
-    """float32 for that and narrower floats, else float64."""
+    """float32 for float32 and narrower floats, else float64."""
     return np.dtype(np.float32 if given.dtype.kind == "f" and given.dtype.itemsize <= 4 else np.float64)

@@ -1,7 +1,7 @@
-"""Euclidean norms that are right over the whole range of their format.
+"""Euclidean norms that are correct over the whole range of their format.
 
-A sum of squares is zero below 1e-162 and infinite above 1e154, where the numbers themselves are neither. It costs half
-as much as a norm by scaling, so it comes first, and the scaling only where the sum left the range.
+For numbers below 1e-162 a sum of squares is zero, and above 1e154 infinite, although the numbers are neither. It costs
+half as much as a norm by scaling, so it is tried first, and scaling is used only where the sum left the range.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numpy.typing import DTypeLike, NDArray
 Array = NDArray[Any]
 
 SMALLEST_SUM = 1e-290
-"""Below this sum of float64 squares single ones may have underflowed: 2**-53 of it is still a normal number."""
+"""Below this sum of float64 squares, single squares may have underflowed: 2**-53 of it is still a normal number."""
 
 
 def safe_norm(v: Array) -> Array:
-    """Euclidean norms along the last axis in float64, right also where the squares would over- or underflow."""
+    """Euclidean norms along the last axis in float64, correct even where the squares would over- or underflow."""
     v = v.astype(np.float64, copy=False)
     largest = np.abs(v).max(axis=-1, initial=0.0)
     safe = np.where(largest > 0, largest, 1.0)
@@ -52,7 +52,7 @@ def whole_norm(v: Array, sum_of_squares: Callable[[Array], float]) -> float:
 
 
 def out_of_range(squares: Array) -> Array:
-    """Where a sum of squares says nothing of the norm: it may have under- or overflowed, or is not a number."""
+    """Where a sum of squares does not determine the norm: it may have under- or overflowed, or is not a number."""
     fits: Array = (squares >= SMALLEST_SUM) & (squares < np.inf)
     return ~fits
 

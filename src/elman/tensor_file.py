@@ -120,12 +120,12 @@ def open_tensors(path: str | os.PathLike[str]) -> TensorFile:
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError, MemoryError) as error:
-        raise damaged(path, f"its header is no JSON: {error}") from error
+        raise damaged(path, f"its header is not JSON: {error}") from error
     if not isinstance(header, dict):
-        raise damaged(path, "its header is no table of names")
+        raise damaged(path, "its header is not a table of names")
     metadata = header.pop("__metadata__", {})
     if not (isinstance(metadata, dict) and all(isinstance(word, str) for word in metadata.values())):
-        raise damaged(path, "its metadata are no words")
+        raise damaged(path, "its metadata are not text")
     entries = {name: _entry(path, name, said, 8 + length) for name, said in header.items()}
     entries = dict(sorted(entries.items(), key=lambda each: each[1].start))
     end = 8 + length
@@ -154,7 +154,7 @@ def _entry(path: str | os.PathLike[str], name: str, said: Any, start: int) -> En
     numbers = [shape, offsets] if isinstance(shape, list) and isinstance(offsets, list) else [None]
     whole = all(type(n) is int and 0 <= n < 2**62 for part in numbers if part is not None for n in part)
     if None in numbers or not whole or len(offsets) != 2 or len(shape) > MOST_AXES or not isinstance(kind, str):
-        raise damaged(path, f"shape or place of {quoted(name)} are no numbers")
+        raise damaged(path, f"the dtype, shape or data_offsets of {quoted(name)} are not valid")
     size = offsets[1] - offsets[0]
     if size < 0 or (kind in DTYPES and size != math.prod(shape) * np.dtype(DTYPES[kind]).itemsize):
         raise damaged(path, f"{quoted(name)} of shape {tuple(shape)} and type {kind} cannot take {size} bytes")

@@ -65,6 +65,7 @@ MADE = {
     "MeasuredMemory": lambda: elman.measured_memory(RNG.standard_normal((99, 3)), RNG.standard_normal(99)),
     "History": lambda: trained()[0],
     "Monitor": lambda: trained()[1],
+    "Scores": lambda: elman.forecast.scores(X[..., 0], {"<zero>": 0 * X[..., 0]}),
     "Minimization": lambda: elman.minimize(elman.Readout(2, 1, rng=0), X[0], X[0, :, :1], progress=False),
     "ReadoutSolution": lambda: elman.Readout(2, 1, rng=0).solve(X, X[..., :1]),
 }

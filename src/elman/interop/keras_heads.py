@@ -22,7 +22,7 @@ def _dense(layer: Any) -> Any:
 
 
 def is_dense(layer: Any) -> bool:
-    """Whether this is a ``Dense`` layer, perhaps applied at every step."""
+    """Whether this is a ``Dense`` layer, possibly applied at every step."""
     return type(_dense(layer)).__name__ == "Dense"
 
 
@@ -32,7 +32,7 @@ def head_of(layers: list[Any], dtype: DTypeLike) -> Readout | MLP:
     Raises
     ------
     ArgumentError
-        If the last one has an activation, the first of two another than ours, or no bias.
+        If the last one has an activation, or the first of two has an activation that elman lacks, or no bias.
     """
     *first, last = [_dense(layer) for layer in layers]
     activation = last.get_config()["activation"]
@@ -68,7 +68,7 @@ def _loaded(head: Any, weights: dict[str, Array]) -> Any:
 
 
 def dense_arrays(head: Dense) -> list[list[Array]]:
-    """Kernel and bias of each ``Dense`` layer that a readout or perceptron is."""
+    """Kernel and bias of each ``Dense`` layer that a readout or perceptron corresponds to."""
     p = head.params
     names = [("weight_ih", "bias_ih"), ("weight_ho", "bias_ho")] if isinstance(head, MLP) else [("weight", "bias")]
     return [[p[W].T.copy(), *([p[b].copy()] if b in p else [])] for W, b in names]

@@ -1,4 +1,4 @@
-"""What names and shapes of weights do not tell, such as the nonlinearity: written beside them, and read back."""
+"""What names and shapes of weights do not tell, such as the nonlinearity: written with them, and read back."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (RNN, LSTM, GRU, MGU,
 
 
 def kinds(model: Parameterised) -> dict[str, str]:
-    """Class and telling options of each part of a model, by its prefix."""
+    """Class and decisive options of each part of a model, by its prefix."""
     if not isinstance(model, Parameterised):
         raise DTypeError(f"model must be a layer, a readout or a network of elman, got {type(model).__name__}")
     return stated(model)
 
 
 def stated_by(text: str) -> dict[str, str]:
-    """What the description in a file of :func:`elman.save` states, in the words of :func:`kinds`.
+    """What the description in a file of :func:`elman.save` states, in the form of :func:`kinds`.
 
     Raises
     ------
@@ -52,13 +52,13 @@ def _kinds_of(said: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def stated_under(source: Any, prefix: str) -> dict[str, str]:
-    """What a source states about the parts below a prefix; empty where it states nothing."""
+    """What a source states about the parts below a prefix; empty if it states nothing."""
     stated: dict[str, str] = getattr(source, "stated", {})
     return {name.removeprefix(prefix): kind for name, kind in stated.items() if name.startswith(prefix)}
 
 
 def parsed(text: str) -> tuple[Any, dict[str, Any]]:
-    """Class and options out of the text that :func:`kinds` makes.
+    """Class and options from the text that :func:`kinds` makes.
 
     Raises
     ------
@@ -82,15 +82,15 @@ def parsed(text: str) -> tuple[Any, dict[str, Any]]:
 
 
 def merged(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Class and options that a file states, with those given by the caller, which must not contradict.
+    """Class and options that a file states, with those given by the caller, which must not contradict it.
 
     Raises
     ------
     ArgumentError
-        If a given option differs from what is stated, or is one that the class does not have.
+        If a given option differs from what is stated, or the class does not have it.
     """
     kind, options = parsed(text)
-    # what is not written is at its neutral value: the file was written by elman, which leaves nothing else out
+    # an option that is not written has its neutral value: elman, which wrote the file, leaves out no others
     told = ({"zoneout": 0.0} if kind in (RNN, LSTM, GRU, MGU) else {}) | options
     for name in OPTIONS:
         if name not in given:
@@ -106,7 +106,7 @@ def merged(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values of an option mean the same; one number of zoneout holds for every state."""
+    """Whether two values of an option mean the same; a single number for zoneout holds for every state."""
     if isinstance(one, str | bool) or isinstance(other, str | bool):
         return bool(type(one) is type(other) and one == other)
     try:

@@ -1,7 +1,8 @@
 """Weights in safetensors files: names, shapes and numbers, and nothing that runs when it is read.
 
-The format is read by PyTorch, JAX and others: https://huggingface.co/docs/safetensors. Beside the weights a file says
-what their names and shapes do not tell, such as the nonlinearity, so that they do not get into another kind of layer.
+The format is read by PyTorch, JAX and others: https://huggingface.co/docs/safetensors. Besides the weights, a file
+states what their names and shapes do not tell, such as the nonlinearity, so that they are not loaded into another kind
+of layer.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ def save_safetensors(
     Parameters
     ----------
     model : RNN, LSTM, GRU, Readout, MLP or Network
-        Whose ``state_dict()`` is written, in its dtype.
+        The model whose ``state_dict()`` is written, in its dtype.
     path : path-like
         The file; it appears whole or not at all.
     metadata : mapping of str to str, optional
-        Further words for the header. Keys that start with ``"elman"`` are taken.
+        Further text for the header. Keys that start with ``"elman"`` are reserved.
 
     Raises
     ------
     DTypeError, ArgumentError
-        If the metadata are not text, or take a reserved key.
+        If the metadata are not text, or use a reserved key.
     OSError
         If the file cannot be written; WriteError on a full disk.
     """
@@ -75,18 +76,18 @@ def load_safetensors(
     Parameters
     ----------
     path : path-like
-        A file of :func:`save_safetensors`, PyTorch or others; or one of :func:`elman.save`, of which the model's
+        A file of :func:`save_safetensors`, PyTorch or others; or one of :func:`elman.save`, from which the model's
         parameters are read.
     model : layer, readout or network, optional
-        Takes all weights, exactly, or is not changed.
+        A model that loads all weights exactly, or is not changed.
     prefix : str, default ""
-        Only weights whose names start so, such as ``"encoder.rnn."``; it is taken off.
+        Read only weights whose names start with it, such as ``"encoder.rnn."``; it is removed from the names.
 
     Returns
     -------
     dict of str to ndarray, or model
-        The weights by name, bfloat16 as float32 (exact), with an attribute ``stated``: what a file of elman says
-        beside them, such as ``{"": "GRU(reset_after=False)"}``, which :func:`elman.interop.from_torch` obeys. Or the
+        The weights by name, bfloat16 as float32 (exact), with an attribute ``stated``: what a file of elman states
+        about them, such as ``{"": "GRU(reset_after=False)"}``, which :func:`elman.interop.from_torch` respects. Or the
         model that was given.
 
     Raises
@@ -122,20 +123,20 @@ def from_safetensors(
     ----------
     path : path-like
         A file of :func:`save_safetensors`, which also states class and options, or of :func:`elman.save`, which
-        :func:`elman.load` reads whole; or one of others with PyTorch's names,
-        whose names and shapes tell the cell and the sizes.
+        :func:`elman.load` reads as a whole; or a file from elsewhere with PyTorch's names, where names and shapes
+        determine the cell and the sizes.
     prefix : str, default ""
         Which part of the file, such as ``"layer."``.
     dtype : {None, "float64", "float32"}
         None for that of the weights; a narrower one rounds.
     **options
-        What the file does not state: ``batch_first``, ``dropout``, ``recurrent_dropout``; for files of others also
+        What the file does not state: ``batch_first``, ``dropout``, ``recurrent_dropout``; for files from elsewhere also
         ``nonlinearity`` (needed for an Elman network), ``reset_after``, ``zoneout``, ``at``.
 
     Returns
     -------
     RNN, LSTM, GRU, MGU, Readout, MLP or Network
-        New.
+        A new model.
 
     Raises
     ------
@@ -153,11 +154,11 @@ def from_safetensors(
 
 
 def _load(path: str | os.PathLike[str], prefix: str) -> StatedWeights:
-    """The weights at a prefix, and what is stated about them."""
+    """The weights below a prefix, and what is stated about them."""
     file = open_tensors(path)
     mark = f"{KEY}:"
     start, told = "", {name.removeprefix(mark): k for name, k in file.metadata.items() if name.startswith(mark)}
-    if DESCRIPTION in file.metadata:  # of elman.save, whose other arrays are no weights
+    if DESCRIPTION in file.metadata:  # a file of elman.save, whose other arrays are not weights
         start, told = NET, stated_by(file.metadata[DESCRIPTION])
     names = {name.removeprefix(start): name for name in file.entries if name.startswith(start)}
     chosen = {short: name for short, name in names.items() if short.startswith(prefix)}

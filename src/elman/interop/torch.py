@@ -1,7 +1,7 @@
 """PyTorch's recurrent modules, in both directions, and the files it saves.
 
 Names, shapes and gate orders are PyTorch's, so no number is permuted or rounded. torch is imported only where its own
-objects are made or its files read: arrays under PyTorch's names convert without it.
+objects are made or its files read: arrays under PyTorch's names are converted without it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ MODULES = {
     "GRUCell": (),
     "Linear": (),
 }
-"""Modules of torch.nn, and those of their options that the weights do not tell."""
+"""Modules of torch.nn, and those of their options that the weights do not reveal."""
 
 UNTOLD = ("nonlinearity", "batch_first", "dropout", "recurrent_dropout", "zoneout")
-"""Options of elman's layers that the weights do not tell."""
+"""Options of elman's layers that the weights do not reveal."""
 
 
 def from_torch(
@@ -47,34 +47,34 @@ def from_torch(
     Parameters
     ----------
     source : torch.nn.Module or mapping of str to tensor or ndarray
-        ``nn.RNN``, ``nn.LSTM``, ``nn.GRU``, ``nn.Linear``, one of ``nn.RNNCell``, ``nn.LSTMCell``, ``nn.GRUCell``,
-        which becomes a layer that takes whole sequences; a ``Sequential`` of ``Linear``, a nonlinearity that elman has
-        and ``Linear``, which becomes a perceptron; a ``ModuleDict`` of ``layer`` and ``readout``, which becomes a
-        network; or a model that holds one of them at ``prefix``. Or a state dict, whose names and shapes tell cell,
-        sizes, layers, directions, projection and bias, and where it comes from elman also learned initial states
-        (``h0_l0``, ...). What a file of elman states, as far as it is still with the weights
-        (:func:`elman.interop.load_safetensors`), is obeyed.
+        A module: ``nn.RNN``, ``nn.LSTM``, ``nn.GRU``, ``nn.Linear``; ``nn.RNNCell``, ``nn.LSTMCell`` or
+        ``nn.GRUCell``, which becomes a layer that takes whole sequences; a ``Sequential`` of ``Linear``, a nonlinearity
+        that elman has and ``Linear``, which becomes a perceptron; a ``ModuleDict`` of ``layer`` and ``readout``, which
+        becomes a network; or a model that holds one of them at ``prefix``. Or a state dict, whose names and shapes
+        determine cell, sizes, layers, directions, projection and bias, and if it comes from elman also learned initial
+        states (``h0_l0``, ...). What a file of elman states is respected as long as it is still attached to the weights
+        (:func:`elman.interop.load_safetensors`).
     prefix : str, default ""
         Which part of a model, such as ``"encoder.rnn."``. Every weight below it is used exactly once.
     dtype : {None, "float64", "float32"}
-        None for that of the weights; 16-bit numbers then become float32, which is exact. A narrower one rounds.
+        None for that of the weights; 16-bit numbers then become float32, which is exact. A narrower dtype rounds.
     **options
-        What a state dict does not tell: ``nonlinearity`` (needed for a plain RNN), ``batch_first``, ``dropout``; of a
-        module these are read. ``recurrent_dropout`` and ``zoneout``, which PyTorch does not have; for a network
-        ``at``.
+        What a state dict does not tell: ``nonlinearity`` (needed for a plain RNN), ``batch_first``, ``dropout``; these
+        are read from a module. Also ``recurrent_dropout`` and ``zoneout``, which PyTorch does not have, and for a
+        network ``at``.
 
     Returns
     -------
     RNN, LSTM, GRU, Readout, MLP or Network
-        New, with copies of the weights.
+        A new model with copies of the weights.
 
     Raises
     ------
     StateDictError
         If weights are missing or unknown, or no recurrent layer or linear map has such weights.
     ArgumentError
-        If an option is missing, or is one that the source tells, or contradicts what it states; if a weight is not
-        finite.
+        If an option is missing, is given although the source determines it, or contradicts what the source states; if a
+        weight is not finite.
     DTypeError, ShapeError
         For other modules and types, tensors without plain values, and shapes that do not fit each other.
 
@@ -105,7 +105,7 @@ def from_torch(
 
 
 def _refuse_told(options: Mapping[str, Any], untold: Collection[str]) -> None:
-    """Refuse options that need not be given, or cannot be obeyed."""
+    """Refuse options that need not be given or cannot be respected."""
     if told := [name for name in options if name not in untold]:
         raise ArgumentError(f"{', '.join(told)} must not be given: the source tells, or PyTorch has no other form")
 
@@ -126,7 +126,7 @@ def _from_module(torch: Any, module: Any, dtype: DTypeLike | None, options: dict
     _refuse_told(options, [name for name in UNTOLD if name not in read])
     options = {name: getattr(module, name) for name in read} | options
     if getattr(module, "num_layers", 1) == 1:
-        # it acts between layers, and PyTorch takes it, with a warning, where there is nothing between
+        # dropout acts between layers; with a single layer PyTorch accepts it, with a warning
         options.pop("dropout", None)
     return layer_from_weights(weights, {name: name for name in weights}, dtype, options, None)
 
@@ -137,15 +137,15 @@ def to_torch(model: Recurrent | Dense | Network) -> Any:
     Parameters
     ----------
     model : RNN, LSTM, GRU, Readout, MLP, or Network of them
-        Where the weights come from.
+        The model whose weights are copied.
 
     Returns
     -------
     torch.nn.RNN, LSTM, GRU, Linear, Sequential or ModuleDict
-        With copies of the weights, in the layer's dtype, in evaluation mode as the layer's own calls are: call
-        ``.train()`` for dropout. A perceptron becomes ``Sequential`` of a ``Linear``, the nonlinearity, and a
-        ``Linear``. A network becomes ``ModuleDict`` with the keys ``layer`` and ``readout``, whose state dict, for a
-        linear readout, has the names of ``network.params``. PyTorch's random state stays as it is.
+        A module with copies of the weights, in the layer's dtype and, like the layer's own calls, in evaluation mode:
+        call ``.train()`` for dropout. A perceptron becomes a ``Sequential`` of a ``Linear``, the nonlinearity, and a
+        ``Linear``. A network becomes a ``ModuleDict`` with the keys ``layer`` and ``readout``, whose state dict, for a
+        linear readout, has the names of ``network.params``. PyTorch's random state is not changed.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def to_torch(model: Recurrent | Dense | Network) -> Any:
         Without torch.
     ArgumentError
         If PyTorch cannot express an option: ``nonlinearity`` sigmoid or identity, ``reset_after=False``,
-        ``learn_initial_state``, ``zoneout``, ``recurrent_dropout`` (also where only training would differ), no inputs.
+        ``learn_initial_state``, ``zoneout``, ``recurrent_dropout`` (even if only training would differ), no inputs.
     DTypeError
         For other models.
     """
@@ -183,7 +183,7 @@ def to_torch(model: Recurrent | Dense | Network) -> Any:
             f"to_torch takes RNN, LSTM, GRU, Readout, MLP or a Network of them; got {type(model).__name__}: "
             "PyTorch has no such layer"
         )
-    # made without memory, hence without drawing weights from the global random state
+    # made without memory, so that no weights are drawn from the global random state
     module = module.to_empty(device="cpu")
     names = {ours: theirs for theirs, ours in WEIGHTS.items()} if type(model) is MLP else {}
     module.load_state_dict({names.get(n, n): torch.from_numpy(array) for n, array in model.state_dict().items()})
@@ -191,7 +191,7 @@ def to_torch(model: Recurrent | Dense | Network) -> Any:
 
 
 def import_torch(purpose: str) -> Any:
-    """The package, or the error that names the extra."""
+    """Import the package, or raise the error that names the extra."""
     try:
         import torch
     except ImportError as error:
@@ -229,7 +229,7 @@ def present(source: Mapping[str, Any], prefix: str) -> list[str]:
 
 
 def values(value: Any, name: str) -> Array:
-    """An array of a tensor's numbers; narrow floating-point numbers as float32, which holds them exactly."""
+    """A tensor's numbers as an array; narrow floating-point numbers as float32, which holds them exactly."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if value.layout is not torch.strided or value.is_meta or value.is_quantized:

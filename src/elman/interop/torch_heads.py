@@ -1,4 +1,4 @@
-"""PyTorch's modules for what is no recurrent layer: perceptrons as ``Sequential``, networks as ``ModuleDict``."""
+"""PyTorch's modules for models other than recurrent layers: ``Sequential`` perceptrons, ``ModuleDict`` networks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..layers import MLP
 
 Array = NDArray[Any]
 ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "Sigmoid": "sigmoid", "Identity": "identity"}
-"""Modules of torch.nn, and the nonlinearities that they are."""
+"""Modules of torch.nn, and the nonlinearities that they compute."""
 WEIGHTS = {"0.weight": "weight_ih", "0.bias": "bias_ih", "2.weight": "weight_ho", "2.bias": "bias_ho"}
 """Names in a perceptron's ``Sequential``, and in an :class:`elman.MLP`."""
 PARTS = ("layer", "readout")
@@ -61,7 +61,7 @@ def perceptron_of(module: Any, weights: dict[str, Array], dtype: Any) -> MLP:
 
 
 def perceptron_module(torch: Any, mlp: MLP) -> Any:
-    """``Sequential`` of the same equation, its weights to be loaded."""
+    """A ``Sequential`` that computes the same equation, its weights still to be loaded."""
     if not mlp.input_size:
         raise ArgumentError("PyTorch has no perceptron with input_size = 0: its output is one vector, bias alone")
     options = {"device": "meta", "dtype": getattr(torch, mlp.dtype.name)}

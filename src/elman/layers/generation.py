@@ -1,4 +1,4 @@
-"""A trained network run on its own: one step at a time, and on what it has put out itself."""
+"""A trained network in use: one step at a time, and with its own outputs as inputs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Array = NDArray[Any]
 class NetworkStepper(Fixed):
     """A network run step by step: the same bits as one call over the whole sequence.
 
-    It takes a snapshot of the weights; make a new one after changing them. Not for use from several threads at once.
+    It uses a snapshot of the weights; make a new stepper after changing them. Do not use one from several threads.
 
     Attributes
     ----------
     state : ndarray or tuple of ndarray
-        The layer's present state, a copy, to go on from.
+        A copy of the layer's present state, to continue from.
     """
 
     def __init__(self, layer: Stepper, readout: Dense, B: int) -> None:
@@ -42,7 +42,7 @@ class NetworkStepper(Fixed):
         self._head = _Head(readout, B)
 
     def __copy__(self) -> NetworkStepper:
-        """As a deep copy: two steppers that wrote into the same memory would disturb each other."""
+        """Make a deep copy: two steppers that wrote to the same memory would disturb each other."""
         return deepcopy(self)
 
     def __repr__(self) -> str:
@@ -59,19 +59,19 @@ class NetworkStepper(Fixed):
         Returns
         -------
         ndarray, shape (B, Q), or (Q,)
-            This step's output, in memory that the next step writes again: copy it to keep it.
+            This step's output, in memory that the next step overwrites: copy it to keep it.
 
         Raises
         ------
         ShapeError, DTypeError, NonFiniteError
-            As for :class:`elman.layers.stepper.Stepper`; the state stays as it was.
+            As for :class:`elman.layers.stepper.Stepper`; the state is then not changed.
         """
         h = self._layer(x_t)
         return self._head(h)[0] if h.ndim == 1 else self._head(h)
 
     @property
     def state(self) -> State:
-        """The layer's present state, a copy."""
+        """A copy of the layer's present state."""
         return self._layer.state
 
 
@@ -99,7 +99,7 @@ class _Head:
 def generated(
     network: Network, prefix: Any, steps: int, temperature: float | None, rng: Any, h0: State | None
 ) -> Array:
-    """What follows a prefix: ``Network.generate``."""
+    """The continuation of a prefix: ``Network.generate``."""
     steps, D, Q = size(steps, "steps", 0), network.layer.input_size, network.readout.output_size
     if network.at != "steps":
         raise ArgumentError('generate needs a network that gives an output at every step, at="steps"')
@@ -141,7 +141,7 @@ def _run(stepper: NetworkStepper, output: Array, steps: int, sample: Any, D: int
 
 
 def _sampler(temperature: float | None, rng: np.random.Generator) -> Any:
-    """Draws tokens (B,) from logits (B, Q)."""
+    """A function that draws tokens (B,) from logits (B, Q)."""
     t = 1.0 if temperature is None else at_least_zero(temperature, "temperature")
 
     def sample(logits: Array) -> Array:
@@ -160,7 +160,7 @@ def one_hot(tokens: Array, size: int, dtype: Any) -> Array:
     Raises
     ------
     ArgumentError, DTypeError
-        If one is not in ``0 .. size - 1``, or they are no integers.
+        If one is not in ``0 .. size - 1``, or they are not integers.
     """
     if tokens.dtype.kind not in "iu":
         raise DTypeError(f"tokens must be integers, got {tokens.dtype}")

@@ -358,7 +358,7 @@ class Network(Parameterised):
     def predict_proba(
         self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None
     ) -> Any:
-        """Probabilities: the softmax of the output over its channels; of a single channel its logistic function.
+        """Probabilities: the softmax of the output over its channels, or the logistic function of a single channel.
 
         For networks trained with ``"cross_entropy"``, and with ``"binary_cross_entropy"`` if there is one channel.
         Arguments and errors as for calling the network.
@@ -376,7 +376,7 @@ class Network(Parameterised):
         self, x: Any, y: Any, metrics: Any = ("mse",), *, h0: State | None = None, lengths: ArrayLike | None = None,
         reset: Any = None, sample_weight: ArrayLike | None = None, missing: str = "refuse",
     ) -> dict[str, float]:  # fmt: skip
-        """How good the network is on data, by name of the metric.
+        """Metrics of the network on data, by name.
 
         Parameters
         ----------
@@ -389,12 +389,12 @@ class Network(Parameterised):
         sample_weight : array_like, shape (B,) or that of the targets' positions, optional
             How much each sequence or each target counts, at least 0.
         missing : {"refuse", "ignore"}
-            ``"ignore"`` takes NaN in y for a target that does not count.
+            With ``"ignore"``, a target that is NaN does not count.
 
         Returns
         -------
         dict of str to float
-            Over all targets together.
+            Each metric over all targets together.
 
         Raises
         ------
@@ -414,12 +414,12 @@ class Network(Parameterised):
         return evaluated(self, x, y, metrics, h0, lengths, reset, sample_weight, missing)
 
     def stepper(self, batch_size: int = 1, h0: State | None = None) -> NetworkStepper:
-        """Stream one step at a time with the weights as they are now; arguments and errors as for :meth:`RNN.stepper`.
+        """Stream one step at a time with the present weights; arguments and errors as for :meth:`RNN.stepper`.
 
         Returns
         -------
         NetworkStepper
-            ``y = stepper(x_t)``; see there.
+            To be called as ``y = stepper(x_t)``.
         """
         if self.at != "steps":
             raise ArgumentError('a network that reads the end of a sequence cannot stream: build it with at="steps"')
@@ -429,32 +429,32 @@ class Network(Parameterised):
     def generate(
         self, prefix: Any, steps: int, *, temperature: float | None = None, rng: Any = None, h0: State | None = None
     ) -> Array:
-        """Run the network on, each output being the next input.
+        """Continue a sequence, using each output as the next input.
 
         Parameters
         ----------
         prefix : array_like of float, shape of x; or of int, shape of x without its last axis
-            What comes before, at least one step: a series, whose outputs are forecasts of the next step, or tokens,
-            which go in one-hot and come out of the softmax.
+            The start of the sequence, at least one step: a series, for which outputs are forecasts of the next step, or
+            tokens, which are encoded one-hot and drawn from the softmax of the output.
         steps : int
-            How many steps to add.
+            Number of steps to add.
         temperature : float, optional
-            For tokens: logits are divided by it before one is drawn; 1 by default, 0 for the likeliest.
+            For tokens: logits are divided by it before a token is drawn; 1 by default, 0 for the most likely token.
         rng : None, int or numpy.random.Generator
-            For tokens.
+            For tokens: source of the draws.
         h0 : ndarray or tuple of ndarray, optional
             State before the prefix.
 
         Returns
         -------
         ndarray
-            What follows the prefix: its axes, with ``steps`` in the place of its steps.
+            The continuation, with the axes of the prefix and ``steps`` steps.
 
         Raises
         ------
         ArgumentError, ShapeError, DTypeError
-            If the network has other numbers of outputs than of inputs, gives no output at every step, or an argument
-            does not fit.
+            If the numbers of outputs and inputs differ, the network has no output at every step, or an argument does
+            not fit.
         NonFiniteError
             If a state overflows.
         """

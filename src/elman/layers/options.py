@@ -1,4 +1,4 @@
-"""Options of recurrent layers: the keywords that all take, and how a layer spells them out and shows its own."""
+"""Options of recurrent layers: the keywords common to all, their display in signatures and in ``repr``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LayerOptions(TypedDict, total=False):
 
 
 def spelled_out(kind: type, base: type) -> Signature | None:
-    """The signature of a layer's class in which ``**options`` are the keywords of its base; None where it has none."""
+    """A layer's signature with ``**options`` replaced by the keywords of its base class; None if it has no options."""
     own, shared = (list(signature(each.__init__).parameters.values())[1:] for each in (kind, base))  # type: ignore[misc]
     if own[-1].kind is not Parameter.VAR_KEYWORD:
         return None

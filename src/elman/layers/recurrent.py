@@ -121,7 +121,7 @@ class Recurrent(Parameterised):
         return self.stack.width
 
     def __repr__(self) -> str:
-        """The call that makes such a layer, but for its initial weights; options at their defaults are left out."""
+        """The call that makes such a layer, except for its weights; options at their defaults are left out."""
         return call_of(self)
 
     @property

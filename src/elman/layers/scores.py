@@ -1,4 +1,4 @@
-"""How good a network is on given data: outputs beside targets, at every step or at the last."""
+"""How good a network is on given data: outputs compared with targets, at every step or at the last."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _metrics(metrics: Any) -> list[tuple[str, Any]]:
 def _positions(
     network: Network, x: Any, y: Any, h0: State | None, lengths: ArrayLike | None, reset: Any
 ) -> tuple[Array, Array, Array]:
-    """Outputs (..., Q) at the positions of the targets, the targets, and which of these are steps of a sequence."""
+    """Outputs (..., Q) at the positions of the targets, the targets, and which positions are steps of a sequence."""
     output, _ = network(x, h0, lengths=lengths, reset=reset)
     if isinstance(output, list):
         return _of_list(output, y)
@@ -73,7 +73,7 @@ def _positions(
 
 
 def _of_list(output: list[Array], y: Any) -> tuple[Array, Array, Array]:
-    """The same for a list of sequences: a list of targets for every step, or an array of those of the last."""
+    """The same for a list of sequences: a list of targets for every step, or an array of targets for the last step."""
     if is_list(y) or (isinstance(y, list | tuple) and any(np.ndim(item) for item in y)):
         targets = [plain(item, f"y[{i}]") for i, item in enumerate(y)]
         if [len(t) for t in targets] != [len(o) for o in output]:
@@ -98,7 +98,7 @@ def _valid(network: Network, leading: tuple[int, ...], lengths: ArrayLike | None
 
 
 def _weights(weight: ArrayLike | None, leading: tuple[int, ...], network: Network, steps: bool) -> Array:
-    """Weights of positions, from those or from those of sequences."""
+    """Weights of positions, from weights of positions or of sequences."""
     if weight is None:
         return np.ones(leading)
     w = real_numbers(weight, "sample_weight").astype(np.float64)
@@ -113,7 +113,7 @@ def _weights(weight: ArrayLike | None, leading: tuple[int, ...], network: Networ
 
 
 def _without_gaps(target: Array, weight: Array) -> tuple[Array, Array]:
-    """Targets, and weights of 0 where one is NaN; classes that were floats for the sake of their gaps as integers."""
+    """Targets, with weight 0 where one is NaN; classes that were floats because of gaps become integers."""
     if target.dtype.kind != "f":
         return target, weight
     gap: Any = np.isnan(target)

@@ -1,4 +1,4 @@
-"""What a network has beside its recurrent layer, as nodes of an ONNX graph: the readout, and where it reads."""
+"""What a network has besides its recurrent layer, as nodes of an ONNX graph: the readout, and where it reads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ OPERATORS = {"tanh": "Tanh", "relu": "Relu", "sigmoid": "Sigmoid", "identity": "
 
 
 class Pieces(Protocol):
-    """A graph in the making."""
+    """A graph under construction."""
 
     def node(self, operator: str, inputs: list[str], outputs: list[str], **attributes: Any) -> str:
-        """Add a node; the name of its first output."""
+        """Add a node; return the name of its first output."""
         ...
 
     def constant(self, name: str, value: Any) -> str:
-        """Add a constant; its name."""
+        """Add a constant; return its name."""
         ...
 
 
@@ -30,7 +30,7 @@ def check_readout(net: Network) -> None:
     Raises
     ------
     ArgumentError
-        Naming it.
+        With the name of the class.
     """
     if type(net.readout) not in (Readout, MLP):
         raise ArgumentError(
@@ -40,12 +40,12 @@ def check_readout(net: Network) -> None:
 
 
 def add_readout(pieces: Pieces, net: Network, lengths: bool) -> None:
-    """From ``hidden``, the layer's output, or from ``hn`` to the network's ``output``.
+    """Add the nodes from ``hidden``, the layer's output, or from ``hn`` to the network's ``output``.
 
     Parameters
     ----------
     pieces : Pieces
-        Of the graph that has these.
+        Those of the graph that has these tensors.
     net : Network
         The network.
     lengths : bool
@@ -60,7 +60,7 @@ def add_readout(pieces: Pieces, net: Network, lengths: bool) -> None:
 
 
 def _dense(pieces: Pieces, readout: Any, read: str, out: str) -> str:
-    """The maps of a readout, one after the other."""
+    """Add the maps of a readout, one after the other."""
     p = readout.params
     if isinstance(readout, Readout):
         return _affine(pieces, read, p["weight"], p.get("bias"), "readout", out)

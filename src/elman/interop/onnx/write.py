@@ -1,4 +1,4 @@
-"""Layers and networks as ONNX models, for onnxruntime and whatever else reads them."""
+"""Layers and networks as ONNX models, for onnxruntime and other programs that read them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 OPSET = 14
-"""The version of the operators (2021): the present form of the recurrent ones but for bfloat16 (22)."""
+"""The version of the operators (2021): the present form of the recurrent ones, except for bfloat16 (22)."""
 
 
 class _Pieces:
-    """Nodes and constants of a graph in the making."""
+    """Nodes and constants of a graph under construction."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def node(self, operator: str, inputs: list[str], outputs: list[str], **attributes: Any) -> str:
-        """Add a node; the name of its first output, which names the node too."""
+        """Add a node; return the name of its first output, which is also that of the node."""
         from onnx import helper
 
         self.nodes.append(helper.make_node(operator, inputs, outputs, name=f"{operator}_{outputs[0]}", **attributes))
         return outputs[0]
 
     def constant(self, name: str, value: Any) -> str:
-        """Add a constant; its name."""
+        """Add a constant; return its name."""
         from onnx import numpy_helper
 
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
@@ -52,10 +52,10 @@ def to_onnx(
     lengths: bool = False,
     initial_state: bool = True,
 ) -> ModelProto:
-    """Write a layer or a network as an ONNX model that computes what calling it computes.
+    """Write a layer or a network as an ONNX model that computes the same as a call of it.
 
-    The operators are those of version 14. onnxruntime runs them in float32; in float64 it does not have them, but
-    ``onnx.reference`` has: ``to_onnx(net.astype("float32"))``.
+    The operators are those of version 14. onnxruntime has them in float32 only, so give it
+    ``to_onnx(net.astype("float32"))``; ``onnx.reference`` also has them in float64.
 
     Parameters
     ----------
@@ -65,19 +65,19 @@ def to_onnx(
     path : path-like, optional
         Where to write it. The file appears whole or not at all.
     lengths : bool, default False
-        Whether the model has an input ``lengths``, int64 (B,): steps of each sequence. The output beyond them is zero;
-        the final state of a sequence without steps is its initial one.
+        Whether the model has an input ``lengths``, int64 (B,): the number of steps of each sequence. The output beyond
+        them is zero; the final state of a sequence without steps is its initial one.
     initial_state : bool, default True
         Whether the model has inputs for the initial state. Without them it starts as the layer does when called without
-        h0: from zero, or from what it has learned.
+        h0: from zero or from the learned state.
 
     Returns
     -------
     onnx.ModelProto
-        Inputs ``x`` (T, B, D), or (B, T, D) with ``batch_first``, and ``h0``, for an LSTM ``c0``, of shape
+        Inputs ``x`` (T, B, D), or (B, T, D) with ``batch_first``, and ``h0``, and for an LSTM ``c0``, of shape
         (num_layers * num_directions, B, H). Outputs ``output`` (T, B, num_directions * H), or batch first, and ``hn``,
-        for an LSTM ``cn``, of the shape of h0. T and B are free. Of a network ``output`` is the readout's, (T, B, Q),
-        batch first, or (B, Q) with ``at="end"``.
+        and for an LSTM ``cn``, of the shape of h0. T and B are free. For a network, ``output`` is the readout's,
+        (T, B, Q), or batch first, or (B, Q) with ``at="end"``.
 
     Raises
     ------
@@ -86,9 +86,9 @@ def to_onnx(
     ArgumentError
         If ONNX has no such layer: ``proj_size`` and ``zoneout``; if a network has a readout of a user's class.
     DTypeError
-        If ``layer`` is something else, or its network has another layer.
+        If ``layer`` is something else, or a network with another layer.
     OSError
-        If the file cannot be written: what is known before is said before the work. WriteError on a full disk.
+        If the file cannot be written, raised before the work if possible. WriteError on a full disk.
     """
     net: Network | None = layer if isinstance(layer, Network) else None
     if net is not None:
@@ -151,7 +151,7 @@ def _interface(layer: Any, net: Network | None, states: tuple[str, ...], given: 
 def _layers(
     pieces: _Pieces, layer: RNN | LSTM | GRU, kind: str, steps: str, starts: list[list[str]], output: str
 ) -> None:
-    """From ``x`` to ``output``; the states that layer k ends with are named after it."""
+    """Add the nodes from ``x`` to ``output``; the final states of layer k are named after it."""
     swap = {"perm": [1, 0, 2]}
     width = (1 + layer.bidirectional) * layer.hidden_size
     joined = pieces.constant("joined_directions", np.array([0, 0, width], np.int64))
@@ -168,7 +168,7 @@ def _layers(
 
 
 def _final(pieces: _Pieces, state: str, ends: str, start: list[str]) -> None:
-    """The final state; that of a sequence without steps is its initial one, where onnxruntime has zero."""
+    """Add the final state; that of a sequence without steps is its initial one, where onnxruntime has zero."""
     if not all(start):
         pieces.node("Identity", [ends], [f"{state}n"])
         return
@@ -197,7 +197,7 @@ def _check(layer: Any) -> str:
 
 
 def _weights(pieces: _Pieces, layer: RNN | LSTM | GRU, kind: str, k: int) -> list[str]:
-    """W, R and B of layer k; B is left out where the layer has no biases."""
+    """W, R and B of layer k; B is left out if the layer has no biases."""
     order = rows(kind, layer.hidden_size, to_onnx=True)
     suffixes = [f"_l{k}", f"_l{k}_reverse"][: 1 + layer.bidirectional]
     p = layer.params
@@ -226,7 +226,7 @@ def _attributes(layer: RNN | LSTM | GRU) -> dict[str, Any]:
 
 
 def _starts(pieces: _Pieces, layer: RNN | LSTM | GRU, state: str, given: bool) -> list[str]:
-    """For each layer the tensor of its initial state (directions, B, H); "" for zero."""
+    """For each layer, the tensor of its initial state (directions, B, H); "" for zero."""
     L, n, H = layer.num_layers, 1 + layer.bidirectional, layer.hidden_size
     names = [f"{state}0_l{k}" for k in range(L)]
     if given:

@@ -1,9 +1,9 @@
-"""Trajectories with tangents on them, and the gradient of whatever the tangents are used for.
+"""Tangent vectors along trajectories, and the gradient of any function of the tangents.
 
 :meth:`Tangents.push` carries K tangent vectors of each sequence through a step of all layers. :meth:`Tangents.pull`
-goes the other way: from the derivatives of a function by the tangents and the state after the step it makes those by
-the tangents and the state before it, and adds up those by the weights. Both run the cell's own equations on dual
-numbers (:mod:`elman.cells.dual_steps`), so the derivative is exact for every cell.
+goes backwards: from the derivatives of a function with respect to the tangents and the state after the step it computes
+those with respect to the tangents and the state before it, and adds up those with respect to the weights. Both run the
+cell's own equations on dual numbers (:mod:`elman.cells.dual_steps`), so the derivative is exact for every cell.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Tangents:
     Parameters
     ----------
     directions : list of Direction
-        One for each layer, all forwards.
+        One for each layer, all forward.
     params : mapping of str to ndarray
     records : tuple of Record
-        Of a pass over sequences of one length, with all states.
+        Records of a pass over sequences of one length, with all states.
     K : int
-        Tangent vectors of each sequence.
+        Number of tangent vectors of each sequence.
 
     Raises
     ------
     ArgumentError
-        If the cell was not made from steps, or the layer has zoneout: its mixing is no part of the cell.
+        If the cell was not made from steps, or the layer has zoneout, whose mixing is not part of the cell.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Tangents:
         return self._joined([level.layout.vector_out(level.v_after[t], level.n) for level in self._levels], v.shape)
 
     def pull(self, t: int, u: Array, w: Array) -> tuple[Array, Array]:
-        """Derivatives by the tangents and by the state before step t, from those by what is after it.
+        """Derivatives with respect to the tangents and the state before step t, from those after it.
 
         Parameters
         ----------
         u, w : ndarray, shape (n_sequences, K, S)
-            Derivative by each tangent, and by the state: of this the sum over K counts.
+            Derivatives with respect to each tangent, and to the state; of the latter only the sum over K counts.
         """
         parts = list(zip(self._levels, self._split(u), self._split(w), strict=True))
         above: tuple[Array, Array] | None = None
@@ -82,14 +82,14 @@ class Tangents:
         return of_tangents, of_states
 
     def gradients(self, out: Mapping[str, Array], w: Array) -> None:
-        """Write the derivative by every parameter, after the last :meth:`pull`.
+        """Write the derivative with respect to every parameter, after the last :meth:`pull`.
 
         Parameters
         ----------
         out : mapping of str to ndarray
             Receives them by name.
         w : ndarray, shape (n_sequences, K, S)
-            The derivative by the initial state, which may be learned.
+            The derivative with respect to the initial state, which may be learned.
         """
         for level, part in zip(self._levels, self._split(w), strict=True):
             level.gradients(out, part)
@@ -103,7 +103,7 @@ class Tangents:
 
 
 class _Level:
-    """One layer: its rows, each K times, with tangents at every step."""
+    """One layer: its rows, each repeated K times, with tangents at every step."""
 
     def __init__(self, d: Direction, params: Mapping[str, Array], record: Record, K: int, below: _Level | None) -> None:
         self.d, self.layout, self.record, self.K, self.below = d, d.layout, record, K, below
@@ -122,7 +122,7 @@ class _Level:
         self._v_gates = np.zeros((T, self.n * layout.g_rs), layout.dtype)
         self._delta, self._v_delta = (np.zeros(self.n * layout.d_rs, layout.dtype) for _ in range(2))
         height = layout.D + layout.R + layout.cell.projects * layout.H
-        # [x, h]^T delta has two derivatives: of delta, and of x and h; a bias has the former only
+        # the derivative of [x, h]^T delta has two parts: of delta, and of x and h; that of a bias has only the first
         self._sums = [Sums(f"{layout.label} tangents {k}", height, layout.d_rs, layout.dtype) for k in range(2)]
 
     def push(self, t: int, v: Array) -> None:
@@ -141,7 +141,7 @@ class _Level:
             raise NonFiniteError(f"{layout.label}: the state must stay finite, but stopped being so at step {t}")
 
     def pull(self, t: int, u: Array, w: Array, above: tuple[Array, Array] | None) -> tuple[Array, Array]:
-        """One step back, from the derivatives (n, S) and what the layer above adds to those of the output."""
+        """One step backwards, from the derivatives (n, S) and what the layer above adds to those of the output."""
         layout, rows = self.layout, []
         for k, part in enumerate((u, w)):
             flat = np.empty(self.n * layout.s_rs, layout.dtype)
@@ -158,13 +158,13 @@ class _Level:
         return layout.vector_out(rows[0], self.n), layout.vector_out(rows[1], self.n)
 
     def input_parts(self) -> tuple[Array, Array]:
-        """Derivatives by the tangent of the input of the step just pulled, and by the input, each (n, D)."""
+        """Derivatives with respect to the input's tangent and the input, of the step just pulled, each (n, D)."""
         both = (self._delta, self._v_delta)
         u, w = (self.d.input_rows(self._input_back, rows, self.n).view(self.layout.D).copy() for rows in both)
         return u, w
 
     def gradients(self, out: Mapping[str, Array], w: Array) -> None:
-        """Write the derivatives by the parameters."""
+        """Write the derivatives with respect to the parameters."""
         layout = self.layout
         first, second = (sums.finish() for sums in self._sums)
         first[layout.d_rs :] += second[layout.d_rs :]
@@ -176,7 +176,7 @@ class _Level:
             at += size
 
     def _add(self, t: int) -> None:
-        """Add what the step's weights do: ``[x, h]^T v_delta`` and ``[v_x, v_h]^T delta``."""
+        """Add the step's terms for the weights: ``[x, h]^T v_delta`` and ``[v_x, v_h]^T delta``."""
         layout = self.layout
         x, v_x, stride = self._inputs(t)
         values = x, self._states(t), self._gates(t), self._v_delta
@@ -197,7 +197,7 @@ class _Level:
             sums.add(delta, self.n, layout.vectors, flops, piece)
 
     def _inputs(self, t: int) -> tuple[Array, Array, int]:
-        """What the step reads, with its tangents, and how far apart rows are: x, or what the layer below has made."""
+        """The step's input, x or the output of the layer below, its tangents, and the stride of the rows."""
         if self.below is not None:
             return self.below._states(t + 1), self.below.v_after[t], self.below.layout.s_rs
         D = self.layout.D
@@ -205,7 +205,7 @@ class _Level:
         return np.repeat(x, self.K, axis=0).reshape(-1), np.zeros(self.n * D, self.layout.dtype), D
 
     def _states(self, t: int) -> Array:
-        """The state in slot t, K times for each sequence."""
+        """The state in slot t, repeated K times for each sequence."""
         size = self.B * self.layout.s_rs
         return self._repeated(self.record.states[t * size : (t + 1) * size])
 
