@@ -77,7 +77,7 @@ class Piece(NamedTuple):
     weight : ndarray or None
         Of each target.
     amount : float
-        How many targets these are: the sum of their weights, times the numbers in each.
+        How many targets these are: the sum of their weights, times the numbers in each, or what the loss says.
     """
 
     window: Window
@@ -135,6 +135,7 @@ class Samples:
         reset: Any = None, prefix: str = "", *, weight: Any = None, missing: bool = False, slots: int = 1,
     ) -> None:  # fmt: skip
         self.axes, self.missing, self.slots = target_axes(loss), missing, slots
+        self._total_weight = getattr(loss, "total_weight", None)
         self.time, dtype, takes = model.time_axis, model.theta.dtype, trace_options(model)
         for name, option in (("lengths", lengths), ("reset", reset)):
             if option is not None and name not in takes:
@@ -259,7 +260,9 @@ class Samples:
             target = batch.y[at]
             weight = None if batch.weight is None else batch.weight[at]
         amount = 0.0 if target is None else float(target.size)
-        if weight is not None and target is not None:
+        if self._total_weight is not None and target is not None:
+            amount = self._total_weight(target, weight)
+        elif weight is not None and target is not None:
             amount = float(weight.sum()) * (target.size / max(1, weight.size))
         if not amount:
             target = None
@@ -336,7 +339,14 @@ def _targets(
     check_target(y, output_shape)
     if y.dtype.kind in "iu":
         return np.asarray(y, np.intp, order="C")  # np.ascontiguousarray adds an axis to one class
-    y = floating(y, name, dtype)
+    # truth values are for the loss to take or refuse
+    y = floating(y.astype(dtype) if y.dtype.kind == "b" and hasattr(loss, "check_target") else y, name, dtype)
+    if not missing and np.isnan(y).any():
+        bad = np.argwhere(np.isnan(y))
+        raise ArgumentError(
+            f"{name} must be finite, {name}[{', '.join(map(str, bad[0]))}] is nan ({len(bad)} such numbers in all): if "
+            'those are gaps, pass missing="ignore"; if they pad sequences, pass lengths=, the number of valid steps'
+        )
     finite(y, name, ~np.isnan(y) if missing else None)
     return y
 
