@@ -10,8 +10,8 @@ tanh         1.5               1.5
 sigmoid      2.0               2.0
 ============ ================= =================
 
-relu and identity are exact. NaN stays NaN, the sign of zero is kept, limits at infinity are right. Where the true
-sigmoid is below the smallest normal number (x < -87.33 in float32, x < -708.39 in float64) the result is 0.
+relu and identity are exact. NaN stays NaN, the sign of zero is preserved, limits at infinity are correct. Where the
+true sigmoid is below the smallest normal number (x < -87.33 in float32, x < -708.39 in float64), the result is 0.
 
 Method: e^r = 1 + r + r^2 P(r) after subtracting the nearest multiple of ln 2 in two parts (W. J. Cody, W. Waite,
 Software manual for the elementary functions, 1980); tanh x = x + x^3 A(x^2)/B(x^2) below 0.625 and 1 - 2/(1 + e^2x)
@@ -42,7 +42,7 @@ LOG2_E = 1.4426950408889634
 
 
 class Coefficients(NamedTuple):
-    """Constants of one floating-point format; ``ln2_high`` has zeros enough at its end that k * ln2_high is exact."""
+    """Constants of one floating-point format; ``ln2_high`` ends with enough zeros for k * ln2_high to be exact."""
 
     exp: tuple[float, ...]
     tanh_numerator: tuple[float, ...]
@@ -109,7 +109,7 @@ def horner(m: Any, c: Any, u: Any) -> Any:
 
 
 def _paired(m: Any, c: tuple[float, ...], u: Any) -> Any:
-    """The same sum over pairs in u**2: as few operations at half the depth (an odd number of coefficients)."""
+    """The same sum over pairs in u**2: as many operations at half the depth (for an odd number of coefficients)."""
     pairs = [m.fma(u, c[i + 1], c[i]) for i in range(0, len(c) - 1, 2)]
     return horner(m, [*pairs, c[-1]], u * u)
 
@@ -144,7 +144,7 @@ def identity_slope(m: Any, y: Any, g: Any) -> Any:
 
 
 def _with_slope(slope: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a nonlinearity of dual numbers computed by its derivative, not by that of its approximation."""
+    """Decorate a nonlinearity so that dual numbers use its derivative, not that of its approximation."""
 
     def with_this(f: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(f)
@@ -162,7 +162,7 @@ def tanh(m: Any, x: Any) -> Any:
     c = coefficients(m)
     a = m.abs(x)
     square = a * a
-    # a comparison with NaN is false, so that a NaN passes through every selection
+    # a comparison with NaN is false, so that NaN passes through every selection
     tail, power = exponential(m, m.where(a > c.tanh_one, c.tanh_one, a), -2.0)
     e = m.fma(tail, power, power)
     small = a < 0.625
@@ -236,7 +236,7 @@ _delta_tanh, _delta_relu, _delta_sigmoid, _delta_identity = (_delta(name) for na
 
 @inline
 def activate(variant, a, rows, vectors):
-    """Apply a nonlinearity in place to rows of vectors; 1 if every result is finite, else 0.
+    """Apply a nonlinearity in place to rows of vectors; return 1 if every result is finite, else 0.
 
     Parameters
     ----------
@@ -263,9 +263,9 @@ def scale_by_slope(variant, y, v, N, K, vectors, squares, first):
     variant : int
         Index into :data:`NONLINEARITIES`.
     y, v : operand
-        Read: outputs; read and written: N x K rows of ``vectors`` whole vectors.
+        Outputs y, which are read, and v, which is read and written: N x K rows of ``vectors`` whole vectors.
     squares, first
-        Written: the sum of squares of each row of the result, see :func:`elman.kernels.elementwise.elementwise`.
+        Written: the sum of squares of each row of the result; see :func:`elman.kernels.elementwise.elementwise`.
     """
     if variant == 0:
         _scale_tanh(y, v, N, K, vectors, squares, first)
@@ -279,9 +279,9 @@ def scale_by_slope(variant, y, v, N, K, vectors, squares, first):
 
 @inline
 def times_slope(variant, y, g, delta, N, K, vectors, squares, first):
-    """Gradients of outputs to those of what the nonlinearity was applied to: ``delta = g * phi'``.
+    """Convert gradients of outputs to gradients of the nonlinearity's arguments: ``delta = g * phi'``.
 
-    As :func:`scale_by_slope`, but g stays, and the squares are those of g.
+    As :func:`scale_by_slope`, but g is not changed, and the squares are those of g.
     """
     if variant == 0:
         _delta_tanh(y, g, delta, N, K, vectors, squares, first)
@@ -295,19 +295,19 @@ def times_slope(variant, y, g, delta, N, K, vectors, squares, first):
 
 @kernel
 def scale_rows(variant, y, v, row_stride, rows, vectors, squares):
-    """:func:`scale_by_slope` for whole flat arrays of one row stride, as a kernel of its own."""
+    """:func:`scale_by_slope` for whole flat arrays with one row stride, as a separate kernel."""
     y, v = rows_at(y, 0, row_stride), rows_at(v, 0, row_stride)
     scale_by_slope(variant, y, v, rows, 1, vectors, squares, 0)
 
 
 @kernel
 def activate_rows(variant, a, row_stride, rows, vectors):
-    """:func:`activate` for a whole flat array, as a kernel of its own: hidden layers without recurrence, and tests."""
+    """:func:`activate` for a whole flat array, as a separate kernel: for layers without recurrence, and tests."""
     return activate(variant, rows_at(a, 0, row_stride), rows, vectors)
 
 
 def evaluate(nonlinearity: str, x: Any) -> Any:
-    """A nonlinearity of every element of a float array, computed by the compiled vectors.
+    """Apply a nonlinearity to every element of a float array, by the compiled vectors.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Dual numbers: a formula over them computes its derivative along a direction, beside its value.
+"""Dual numbers: a formula applied to them computes its value and its derivative along a direction.
 
 ``(a + eps b) (c + eps d) = a c + eps (a d + b c)``, with ``eps**2 = 0`` (W. K. Clifford 1873; R. E. Wengert,
 Communications of the ACM 7 (1964) 463). The two parts are whatever a formula runs on: LLVM vectors or NumPy arrays. So
-the formulas of a cell, which are its equations and their first derivatives, give second derivatives as they are.
+the formulas of a cell, which are its equations and their first derivatives, give second derivatives without change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Dual:
-    """A value, and its derivative along the direction; None for a derivative of zero."""
+    """A value and its derivative along the direction; None for a derivative of zero."""
 
     def __init__(self, value: Any, tangent: Any = None) -> None:
         self.value, self.tangent = value, tangent
@@ -64,7 +64,7 @@ class DualOps:
         self.inner, self.format = inner, inner.format
 
     def chain(self, f: Callable[..., Any], slope: Callable[..., Any], x: Any) -> Dual:
-        """A nonlinearity by its derivative: ``slope(m, y, t)`` is ``f'(x) t`` from the output y."""
+        """Apply a nonlinearity by its derivative: ``slope(m, y, t)`` is ``f'(x) t``, from the output y."""
         y = f(self.inner, _value(x))
         change = _tangent(x)
         return Dual(y, None if change is None else slope(self.inner, y, change))

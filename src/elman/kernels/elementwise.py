@@ -1,4 +1,4 @@
-"""Loops over rows of padded vectors, made from a formula: the elementwise part of a cell."""
+"""Loops over rows of padded vectors, generated from a formula: the elementwise part of a cell."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ABREAST = 2
 """Vectors side by side: chains of dependent instructions overlap, and their values still fit the registers."""
 
 PARTIAL_BYTES = 64
-"""Width of the partial sums of squares, that of the longest vectors: of shorter ones, several share the same sums."""
+"""Width of the partial sums of squares, that of the longest vectors; several shorter vectors share the same sums."""
 
 
 def elementwise(
     formula: Callable[..., Any], operands: int, stores: tuple[int | None, ...], reduce: str = "finite", reduced: int = 1
 ) -> Any:
-    """Make a loop that applies a formula to rows of vectors.
+    """Generate a loop that applies a formula to rows of vectors.
 
     The result is called as ``f(a0, a1, ..., N, K, vectors)``, with operands of :mod:`elman.kernels.operands`. For each
     of N x K rows and each of the vectors in it, it loads all operands, computes ``formula(m, v0, v1, ...)``, and stores
@@ -38,8 +38,8 @@ def elementwise(
     Parameters
     ----------
     formula : callable
-        Takes the operations object and one value for each operand; returns a tuple, first what is reduced. An operand
-        that it does not use is not read. A result may be a plain number.
+        Takes the operations object and one value for each operand; returns a tuple in which reduced results come first.
+        An operand that it does not use is not read. A result may be a plain number.
     operands : int
         Number of operands, including those that are only written.
     stores : tuple of int or None
@@ -48,14 +48,14 @@ def elementwise(
         ``"finite"``: the call returns 1 if every reduced result is a finite number, else 0. ``"squares"``: two further
         arguments ``squares, first``; the sum of squares of each row's i-th reduced result, added up in float64, is
         written to ``squares[(first + n * K + k) * reduced + i]``, and the call returns 1. Number j of a row belongs to
-        the partial sum ``j % (64 / itemsize)``, and a fixed tree adds these up: the same bits for any vectors.
+        the partial sum ``j % (64 / itemsize)``, and a fixed tree adds these up: the same bits for any vector length.
     reduced : int, default 1
         How many of the results, from the first, are reduced.
 
     Returns
     -------
     callable
-        An intrinsic for compiled code; its NumPy twin where the JIT is off.
+        An intrinsic for compiled code; its NumPy twin if the JIT is off.
     """
     if config.DISABLE_JIT:
         return _array_loop(formula, operands, stores, reduce, reduced)
@@ -65,7 +65,7 @@ def elementwise(
         signature = types.int64(*args[:operands], ip, ip, ip, *extra)
         return signature, lambda *call: _emit(_Loop(formula, operands, stores, reduce, reduced), *call)
 
-    # numba reads the arity off the signature and cannot lower *args
+    # numba reads the arity from the signature and cannot lower *args
     count = operands + (3 if reduce == "finite" else 5)
     names = ["typing", *(f"a{i}" for i in range(count))]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -91,7 +91,7 @@ def _emit(loop: _Loop, context: Any, builder: Any, signature: Any, values: Any) 
     e = Emitter(builder, context.get_value_type(parts[0][0][0].dtype))
     data = [start_of(context, builder, *part) for part in parts]
     N, K, vectors, *noted = values[loop.operands :]
-    # rows that follow each other n by n and k by k, unless an operand says otherwise
+    # rows follow each other n by n and k by k, unless an operand says otherwise
     steps = [strides_of(builder, *part) for part in parts]
     steps = [s if len(s) == 2 else [builder.mul(K, s[0]), s[0]] for s in steps]
     double = ir.VectorType(ir.DoubleType(), e.lanes)
@@ -130,13 +130,13 @@ class _Row(NamedTuple):
     Attributes
     ----------
     parts : list of int
-        How many parts each operand has: 2 if its numbers are dual.
+        Number of parts of each operand: 2 if its numbers are dual.
     data, base : list
         Pointer to each part, and where the row begins in it.
     stores, reduce
         As for :func:`elementwise`.
     partial : int
-        Accumulators of each reduced result: vector v of the row goes to the one at ``v % partial``.
+        Number of accumulators of each reduced result: vector v of the row is added to that at ``v % partial``.
     """
 
     e: Emitter
@@ -149,7 +149,7 @@ class _Row(NamedTuple):
     partial: int
 
     def emit(self, vectors: Any, acc: list[Any]) -> list[Any]:
-        """Apply it to all vectors, several at a time and then those that are left; return what is reduced."""
+        """Apply it to all vectors, several at a time and then the rest; return the reduced values."""
         b, together = self.e.builder, max(ABREAST, self.partial)
         blocks = b.sdiv(vectors, ir.Constant(vectors.type, together))
         done = b.mul(blocks, ir.Constant(vectors.type, together))
@@ -157,7 +157,7 @@ class _Row(NamedTuple):
         left = b.sub(vectors, done)
         if together == ABREAST:
             return self.e.loop(left, acc, self.body(1, done))
-        for i in range(together - 1):  # each meets an accumulator of its own
+        for i in range(together - 1):  # each has an accumulator of its own
             some = b.zext(b.icmp_signed(">", left, ir.Constant(left.type, i)), left.type)
             acc = self.e.loop(some, acc, self.body(1, self.e.at(done, some, i), i))
         return acc
@@ -178,7 +178,7 @@ class _Row(NamedTuple):
         return some
 
     def side_by_side(self, n: int, at: Any, place: int, acc: list[Any]) -> list[Any]:
-        """Apply the formula to ``n`` vectors, ``at`` numbers into the row; return what is reduced."""
+        """Apply the formula to ``n`` vectors, ``at`` numbers into the row; return the reduced values."""
         e, b, lanes = self.e, self.e.builder, ir.Constant(at.type, self.e.lanes)
         places = [[e.at(b.add(start, at), lanes, i) for i in range(n)] for start in self.base]
         loads = [Value(b, [e.load(p, o) for o in row]) for p, row in zip(self.data, places, strict=True)]
@@ -197,11 +197,11 @@ class _Row(NamedTuple):
 
 
 def rowwise(formula: Callable[[Any, Any], Any]) -> Any:
-    """Make a loop over rows of any length: whole vectors first, then the rest number by number.
+    """Generate a loop over rows of any length: whole vectors first, then the rest number by number.
 
     The result is called as ``f(to, a, N, n)`` and sets ``to[j] = formula(to[j], a[j])`` for ``j < n`` in each of N
-    rows. For rows that the user sees, which are not padded; LLVM's own vectoriser is three times slower at these
-    lengths.
+    rows. It is for the user's rows, which are not padded; code from LLVM's own vectoriser is three times slower at
+    these lengths.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ add_rows = rowwise(lambda to, a: to + a)
 
 
 def _operands(m: Any, parts: list[int], values: list[Any]) -> list[Any]:
-    """What a formula is called with: the operations, and the values, of which some may be the parts of dual ones."""
+    """The arguments of a formula: the operations, and the values, some of which may be parts of dual numbers."""
     if max(parts) == 1:
         return [m, *values]
     given = iter(values)
@@ -291,7 +291,7 @@ def _vectors(e: Emitter, x: Any, n: int) -> list[Any]:
 
 
 def _accumulate(e: Emitter, reduce: str, x: Any, acc: Any) -> Any:
-    """Add 0 * x, which stays 0 while every x is finite; or x * x in float64, beyond the range of float32."""
+    """Add 0 * x, which stays 0 while every x is finite; or x * x in float64, which may exceed the range of float32."""
     if reduce == "finite":
         return e.builder.call(declare(e.builder, "fma", e.vector, 3), [x, e.zero(), acc])
     y = x if x.type == acc.type else e.builder.fpext(x, acc.type)
@@ -299,7 +299,7 @@ def _accumulate(e: Emitter, reduce: str, x: Any, acc: Any) -> Any:
 
 
 def _halved(parts: list[Any], add: Callable[[Any, Any], Any]) -> Any:
-    """Sum of a power of two of parts in a fixed tree: the second half is added to the first until one is left."""
+    """Sum of a list of parts in a fixed tree: the second half is added to the first until one is left."""
     while len(parts) > 1:
         half = len(parts) // 2
         parts = [add(low, high) for low, high in zip(parts[:half], parts[half:], strict=True)]
@@ -321,7 +321,7 @@ def _horizontal_sum(builder: Any, vector: Any) -> Any:
 def _array_loop(
     formula: Callable[..., Any], operands: int, stores: tuple[int | None, ...], reduce: str, reduced: int
 ) -> Any:
-    """NumPy twin of what :func:`elementwise` makes, row by row."""
+    """NumPy twin of the loop from :func:`elementwise`, row by row."""
 
     def apply(*args: Any) -> int:
         operands_of = [a if isinstance(a[0], tuple) else (a,) for a in args[:operands]]

@@ -1,4 +1,4 @@
-r"""Exponential and logarithm of whole arrays, for losses: the same bits on every processor, which NumPy's are not.
+r"""Exponential and logarithm of whole arrays, for losses, with the same bits on every processor, unlike NumPy's.
 
 ============ =============================== ======================
 function     of                              error, ULP, at most
@@ -9,7 +9,7 @@ log          2^-1022 to 2^1023, float64      1.0
 
 NaN stays NaN. Where the true exponential is below the smallest normal number the result is 0.
 
-The logarithm: z = 2^k m with sqrt(1/2) < m < sqrt(2), and with f = m - 1, s = f / (2 + f), it is
+The logarithm: z = 2^k m with sqrt(1/2) < m < sqrt(2); with f = m - 1 and s = f / (2 + f),
 log m = 2 s + s^3 L(s^2) = f - (f^2/2 - s (f^2/2 + s^2 L(s^2))), whose largest term is exact (W. J. Cody, W. Waite,
 Software manual for the elementary functions, 1980). Coefficients of L: ``tests/data/make_coefficients.py``.
 """
@@ -59,7 +59,7 @@ def _log(m: Any, x: Any) -> Any:
     s = f / (f + 2.0)
     u = s * s
     half = f * f * 0.5
-    # k ln 2 in two parts: the high one is exact, and joins last
+    # k ln 2 in two parts: the high one is exact, and added last
     below = half - m.fma(s, m.fma(u, horner(m, LOG, u), half), k * c.ln2_low)
     return m.fma(k, c.ln2_high, f - below)
 
@@ -83,7 +83,7 @@ def log_rows(a, row_stride, rows, vectors):
 def in_place(rows: Callable[..., Any], a: Any) -> Any:
     """Apply a kernel ``rows(a, row_stride, rows, vectors)`` to every number of a contiguous array; return the array.
 
-    The numbers that fill no vector are copied into one: no number meets other instructions there.
+    The last numbers, too few for a vector, are copied into one, so that the same instructions apply to every number.
     """
     flat = a.reshape(-1)
     lanes = lanes_of(a.itemsize)
@@ -103,7 +103,7 @@ def exp(a: Any) -> Any:
     Parameters
     ----------
     a : contiguous ndarray of float32 or float64, any shape
-        0, less than 0, or NaN; written.
+        Numbers of at most 0, or NaN; overwritten.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def log(a: Any) -> Any:
     Parameters
     ----------
     a : contiguous ndarray of float64, any shape
-        Normal positive numbers below 2**1023, or NaN; written.
+        Normal positive numbers below 2**1023, or NaN; overwritten.
 
     Returns
     -------

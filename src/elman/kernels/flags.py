@@ -1,4 +1,4 @@
-"""Rows of bytes, 0 or 1, as rows of floating-point numbers: an eighth of the memory for what was drawn."""
+"""Rows of bytes, 0 or 1, as rows of floating-point numbers: random draws then take an eighth of the memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _on_arrays(flags, to, rows, vectors):
 
 
 from_flags: Any = _on_arrays if config.DISABLE_JIT else _on_vectors
-"""From compiled code: ``to[r] = flags[r]`` for rows of vectors, as ``from_flags(flags, to, rows, vectors)``.
+"""``from_flags(flags, to, rows, vectors)``, from compiled code: ``to[r] = flags[r]`` for rows of vectors.
 
 Parameters
 ----------

@@ -1,13 +1,13 @@
-"""Operands of the loops and products: rows of an array, as a pointer and a stride that are gone after inlining.
+"""Operands of the loops and products: rows of an array, as a pointer and a stride that inlining removes.
 
-What a kernel reads and writes are rows in flat arrays. Spelled out, each takes three arguments (array, offset, stride),
-and a call of six of them cannot be read. Here a tuple stands for all three. It holds a pointer and not the array: numba
-counts the references to an array in a tuple at every step, and the caller of the kernel holds the array anyway.
+Kernels read and write rows in flat arrays. Each operand would take three arguments (array, offset, stride), and a call
+with six of them would be unreadable. Here a tuple stands for all three. It holds a pointer and not the array: numba
+would count the references to an array in a tuple at every step, and the caller of the kernel holds the array anyway.
 
 Without the JIT, the tuple is (array, offset, strides).
 
-A tuple of two operands is one of dual numbers (:mod:`elman.kernels.dual`): values, and their derivatives along a
-direction. Products and elementwise loops take it in place of a plain one.
+A tuple of two operands is an operand of dual numbers (:mod:`elman.kernels.dual`): values, and their derivatives along a
+direction. Products and elementwise loops take it instead of a plain one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def start_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 def _pointer(source: Any) -> Any:
-    """Type of a pointer to the numbers of an array, or that of an operand."""
+    """Type of a pointer to the numbers of an array, or of an operand."""
     return types.CPointer(source.dtype) if isinstance(source, types.Array) else source[0]
 
 
@@ -114,13 +114,13 @@ rows_at: Any = _make_tuple if config.DISABLE_JIT else _rows_at
 """``rows_at(source, offset, stride)``: the rows that begin ``offset`` places into a flat array or another operand."""
 
 grid_at: Any = _make_tuple if config.DISABLE_JIT else _grid_at
-"""``grid_at(source, offset, stride, inner)``: the same with a stride of its own within each row of the outer stride.
+"""``grid_at(source, offset, stride, inner)``: the same, with a separate stride within each row of the outer stride.
 
-For a loop over N x K rows: row (n, k) begins ``n * stride + k * inner`` places in. For a product: number k of row n.
+In a loop over N x K rows, row (n, k) begins at place ``n * stride + k * inner``; in a product, number k of row n does.
 """
 
 within: Any = _within_tuple if config.DISABLE_JIT else _within
-"""``within(operand, places)``: what stands ``places`` further on in each row."""
+"""``within(operand, places)``: the operand that begins ``places`` further on in each row."""
 
 blocks: Any = _block_tuples if config.DISABLE_JIT else _blocks
 """``blocks(operand, width, count)``: the first ``count`` blocks of each row, each ``width`` places long."""

@@ -1,5 +1,5 @@
-"""Orthonormal rows, and the spectral radius, in chains of our own: LAPACK's last bits differ from one processor to the
-next, and initial weights may not.
+"""Orthonormal rows and the spectral radius, with sums in a fixed order: LAPACK's last bits differ between processors,
+but initial weights must not.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from .tile import product
 from .vector import lanes
 
 PANEL = 16
-"""Rows that are made orthogonal to all earlier ones together: four tiles of four, which share what they read."""
+"""Number of rows made orthogonal to all earlier ones together: four tiles of four, which share what they read."""
 
 SQUARINGS = 60
-"""After k squarings the norm's root has a relative error of about log(condition) / 2**k: below any rounding."""
+"""Number of squarings: after k the norm's root has a relative error of about log(condition) / 2**k, below rounding."""
 
 
 @kernel
 def gram_schmidt(Q, stride, columns, t_stride, rows, n, S, s_stride):
-    """Make rows orthonormal, each in terms of itself and those before it, with positive weight of its own.
+    """Make rows orthonormal, each a combination of itself, with a positive coefficient, and those before it.
 
-    Once through is orthogonal up to rounding times the condition of the rows, twice up to rounding (W. Hoffmann,
-    Computing 41 (1989) 335).
+    After one pass, rows are orthogonal up to rounding times their condition number; after two, up to rounding
+    (W. Hoffmann, Computing 41 (1989) 335).
 
     Parameters
     ----------
     Q : flat array
-        Read and written: rows of ``n`` numbers and zeros up to whole vectors, ``stride`` apart.
+        Read and written: rows of ``n`` numbers, with zeros up to whole vectors, ``stride`` apart.
     columns : flat array
-        Scratch, zero at first: the rows that are done, transposed, ``t_stride`` apart.
+        Scratch memory, zero at first: the finished rows, transposed, ``t_stride`` apart.
     S : flat array
-        Scratch: :data:`PANEL` rows of as many numbers as Q has rows, ``s_stride`` apart, in whole vectors.
+        Scratch memory: :data:`PANEL` rows of as many numbers as Q has rows, ``s_stride`` apart, in whole vectors.
     """
     VL = lanes(Q)
     width = (n + VL - 1) // VL
     for first in range(0, rows, PANEL):
         last = first + PANEL if first + PANEL < rows else rows
         for j in range(first - 1, last):
-            # all rows of the panel against the panels before it, and then each against those before it in the panel
+            # all rows of the panel against the panels before it, then each against the rows before it in the panel
             a, b, against, done = (first, last, 0, first) if j < first else (j, j + 1, first, j - first)
             own, overlaps = rows_at(Q, a * stride, stride), rows_at(S, 0, s_stride)
-            # whole vectors of S: what lies beyond the rows that are done is not used
+            # whole vectors of S: what lies beyond the finished rows is not used
             earlier = grid_at(columns, against, VL, t_stride)
             product(0, b - a, (done + VL - 1) // VL, None, n, own, earlier, overlaps)
             for r in range(b - a):
@@ -74,14 +74,14 @@ def multiply(A, B, C, stride, n):
 
 
 def _stride(n: int) -> int:
-    """Places from one row of ``n`` numbers to the next, not a multiple of 1 KiB: see ``row_stride`` of the tile."""
+    """Stride of rows of ``n`` numbers, not a multiple of 1 KiB: see ``row_stride`` of the tile."""
     places = PARTIAL_BYTES // 8
     whole = -(-n // places) * places
     return whole + places if whole % 128 == 0 else whole
 
 
 def _rows(matrix: Any) -> Any:
-    """Rows of float64 that end with zeros, whole for vectors of any length: sums over all of it are the same, too."""
+    """Rows of float64 padded with zeros to whole vectors of any length, so that sums over all of it are the same."""
     out = np.zeros((len(matrix), _stride(matrix.shape[1])))
     out[:, : matrix.shape[1]] = matrix
     return out
@@ -99,12 +99,12 @@ def orthonormal_rows(matrix: Any) -> Any:
     -------
     ndarray, shape (m, n), float64
         Each row is the part of the given one that is orthogonal to those before it, of length 1: the Q of a QR
-        decomposition whose R has a positive diagonal. Rows that depend on others are NaN or arbitrary.
+        decomposition whose R has a positive diagonal. Linearly dependent rows are NaN or arbitrary.
     """
     m, n = matrix.shape
     Q, width = _rows(matrix), _stride(m)
     columns, S = np.empty(n * width), np.empty(PANEL * width)
-    with np.errstate(all="ignore"):  # without the JIT, rows that depend on others would warn
+    with np.errstate(all="ignore"):  # without the JIT, linearly dependent rows would cause warnings
         for _ in range(2):
             columns[:] = 0
             gram_schmidt(Q.reshape(-1), Q.shape[1], columns, width, m, n, S, width)
@@ -131,8 +131,8 @@ def square_product(A: Any, B: Any) -> Any:
 def spectral_radius(matrix: Any) -> float:
     """Largest modulus of an eigenvalue, as the limit of ``|W**k| ** (1/k)`` (I. M. Gelfand 1941).
 
-    Powers come by squaring, with the norm n_k of the k-th square taken out; the limit is
-    ``n_0 sqrt(n_1 sqrt(n_2 sqrt(...)))``, in which the rounding of later ones counts ever less.
+    Powers are computed by squaring, with the norm n_k of the k-th square factored out; the limit is
+    ``n_0 sqrt(n_1 sqrt(n_2 sqrt(...)))``, in which the rounding of later norms counts less and less.
 
     Parameters
     ----------
@@ -159,8 +159,8 @@ def spectral_radius(matrix: Any) -> float:
     radius = 1.0
     for norm in reversed(norms):
         radius = norm * math.sqrt(radius)
-    # of a nilpotent matrix rounding leaves, where W**m should be 0 for the first time, a norm of about eps, whose m-th
-    # root is then taken for the radius
+    # for a nilpotent matrix, where W**m should first be 0, rounding leaves a norm of about eps, whose m-th root would
+    # be taken for the radius
     enough, rounding = (n - 1).bit_length(), n * np.finfo(float).eps
     if norms[enough] <= rounding and radius <= norms[0] * rounding ** (1.0 / 2**enough):
         return 0.0

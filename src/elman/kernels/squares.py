@@ -1,7 +1,7 @@
-"""Sums of squares in one order: the same bits on every processor and with any number of threads.
+"""Sums of squares in a fixed order: the same bits on every processor and with any number of threads.
 
-NumPy's ``einsum`` fuses products and sums where its build has the instruction, and a BLAS splits long dot products over
-threads. Here numbers go to a fixed number of partial sums, as in the backward pass: see
+NumPy's ``einsum`` fuses products and sums if its build has the instruction, and a BLAS splits long dot products over
+threads. Here numbers are added to a fixed number of partial sums, as in the backward pass: see
 :func:`elman.kernels.elementwise.elementwise`.
 """
 
@@ -55,7 +55,7 @@ def row_squares(a: Any) -> Any:
     Returns
     -------
     ndarray, shape (...), float64
-        inf or NaN, without a warning, where an entry is or the sum overflows.
+        Where an entry is inf or NaN, or the sum overflows, the result is inf or NaN, without a warning.
     """
     *outer, m = a.shape
     lanes = PARTIAL_BYTES // a.itemsize
@@ -77,7 +77,7 @@ def sum_of_squares(a: Any) -> float:
     Returns
     -------
     float
-        Summed in float64; inf or NaN, without a warning, if an entry is or the sum overflows.
+        Summed in float64; if an entry is inf or NaN, or the sum overflows, it is inf or NaN, without a warning.
     """
     flat = np.ascontiguousarray(a).reshape(-1)
     lanes = PARTIAL_BYTES // a.itemsize

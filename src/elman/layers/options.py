@@ -36,10 +36,10 @@ def spelled_out(kind: type, base: type) -> Signature | None:
 
 
 def call_of(layer: Any) -> str:
-    """The call that makes such a layer, but for its initial weights; options at their defaults are left out."""
+    """The call that makes such a layer, except for its weights; options at their defaults are left out."""
     parameters = signature(type(layer)).parameters
     shown = [str(layer.input_size), str(layer.hidden_size)]
-    if "cell" in parameters:  # of no class that is named after it
+    if "cell" in parameters:  # the class is not named after its cell
         shown[:0] = [layer.cell.name, repr(layer.variant)]
     for name, parameter in parameters.items():
         if name in ("cell", "variant", "input_size", "hidden_size"):
