@@ -48,7 +48,10 @@ def whole_norm(v: Array, sum_of_squares: Callable[[Array], float]) -> float:
     largest = float(np.max(np.abs(v), initial=0.0))
     if largest == 0.0 or not math.isfinite(largest):
         return largest
-    return largest * math.sqrt(sum_of_squares(np.divide(v, largest, dtype=np.float64)))
+    # some versions of NumPy report an overflow of what fills up their vectors
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.divide(v, largest, dtype=np.float64)
+    return largest * math.sqrt(sum_of_squares(scaled))
 
 
 def out_of_range(squares: Array) -> Array:

@@ -72,7 +72,7 @@ def test_a_readout_alone_finds_the_least_squares_solution():
     (x, y), net = data(), network()
     states = net.layer(x)[0].reshape(-1, 5)
     design = np.column_stack([states, np.ones(len(states))])
-    best = ((design @ np.linalg.lstsq(design, y.reshape(-1, Q))[0] - y.reshape(-1, Q)) ** 2).mean()
+    best = ((design @ np.linalg.lstsq(design, y.reshape(-1, Q), rcond=None)[0] - y.reshape(-1, Q)) ** 2).mean()
     history = trained(net, x, y, train="readout.*", epochs=3000, batch_size=N, optimizer=SGD(0.3))
     assert history.loss[-1] == pytest.approx(best, rel=1e-6)
 
