@@ -28,8 +28,9 @@ import elman
 from benchmarks.cases import CELLS, DTYPES, GATES, SHAPES, Case, Shape, flops, make_case
 from benchmarks.commands.microkernel import fastest, peak
 from benchmarks.comparison.report import markdown_table, processor, publish, significant
-from elman.cells import elman as rnn
 from elman.cells import gru, lstm
+from elman.kernels.activations import activate, times_slope
+from elman.kernels.operands import blocks, rows_at
 from elman.kernels.tile import padded
 from elman.kernels.vector import Emitter, lanes_of, pointers
 from elman.layers.engine import bptt
@@ -55,49 +56,50 @@ keep up with the arithmetic."""
 compiled = numba.njit(error_model="numpy")
 _lstm_rows, _lstm_delta = lstm._forward_rows, lstm._delta_rows
 _gru_rows, _gru_delta = gru._forward_rows, gru._delta_rows
-_rnn_rows, _rnn_delta = rnn.activate, rnn._rows_delta
 
 
 @compiled
 def run_rnn(n, g, s, d, q, rows, U, H):  # type: ignore[no-untyped-def]
     for _ in range(n):
-        _rnn_rows(0, g, 0, H, rows, U)
+        activate(0, rows_at(g, 0, H), rows, U)
 
 
 @compiled
 def run_rnn_delta(n, g, s, d, q, rows, U, H):  # type: ignore[no-untyped-def]
     for _ in range(n):
-        _rnn_delta(0, g, 0, s, 0, H, d, 0, H, rows, U, q, 0)
+        times_slope(0, rows_at(g, 0, H), rows_at(s, 0, H), rows_at(d, 0, H), rows, 1, U, q, 0)
 
 
 @compiled
 def run_lstm(n, g, s, d, q, rows, U, H):  # type: ignore[no-untyped-def]
-    G = 4 * H
+    i, f, c, o = blocks(rows_at(g, 0, 4 * H), H, 4)
     for _ in range(n):
-        _lstm_rows(g, 0, G, g, H, G, g, 2 * H, G, g, 3 * H, G, s, 0, H, d, 0, H, d, H, H, rows, U)
+        _lstm_rows(i, f, c, o, rows_at(s, 0, H), rows_at(d, 0, H), rows_at(d, H, H), rows, 1, U)
 
 
 @compiled
 def run_lstm_delta(n, g, s, d, q, rows, U, H):  # type: ignore[no-untyped-def]
-    G = 4 * H
+    i, f, c, o = blocks(rows_at(g, 0, 4 * H), H, 4)
+    d_i, d_f, d_c, d_o = blocks(rows_at(d, 0, 4 * H), H, 4)
+    a, b = rows_at(s, 0, H), rows_at(s, H, H)
     for _ in range(n):
-        _lstm_delta(g, 0, G, g, H, G, g, 2 * H, G, g, 3 * H, G, s, 0, H, s, H, H, s, 0, H, s, H, H,
-                    d, 0, G, d, H, G, d, 2 * H, G, d, 3 * H, G, rows, U, q, 0)  # fmt: skip
+        _lstm_delta(i, f, c, o, a, b, a, b, d_i, d_f, d_c, d_o, rows, 1, U, q, 0)
 
 
 @compiled
 def run_gru(n, g, s, d, q, rows, U, H):  # type: ignore[no-untyped-def]
-    G = 4 * H
+    new, r, z, of_h = blocks(rows_at(g, 0, 4 * H), H, 4)
     for _ in range(n):
-        _gru_rows(g, 0, G, g, H, G, g, 2 * H, G, g, 3 * H, G, s, 0, H, d, 0, H, rows, U)
+        _gru_rows(new, r, z, of_h, rows_at(s, 0, H), rows_at(d, 0, H), rows, 1, U)
 
 
 @compiled
 def run_gru_delta(n, g, s, d, q, rows, U, H):  # type: ignore[no-untyped-def]
-    G = 4 * H
+    new, r, z, of_h = blocks(rows_at(g, 0, 4 * H), H, 4)
+    d_n, d_r, d_z, d_h = blocks(rows_at(d, 0, 4 * H), H, 4)
+    a, b = rows_at(s, 0, H), rows_at(s, H, H)
     for _ in range(n):
-        _gru_delta(g, 0, G, g, H, G, g, 2 * H, G, g, 3 * H, G, s, 0, H, s, H, H,
-                   d, 0, G, d, H, G, d, 2 * H, G, d, 3 * H, G, rows, U, q, 0)  # fmt: skip
+        _gru_delta(new, r, z, of_h, a, b, d_n, d_r, d_z, d_h, rows, 1, U, q, 0)
 
 
 RUNS = {"RNN": (run_rnn, run_rnn_delta), "LSTM": (run_lstm, run_lstm_delta), "GRU": (run_gru, run_gru_delta)}
