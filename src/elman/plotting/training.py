@@ -23,19 +23,19 @@ _FORECAST_STYLES = ((BLUE, "--", "s"), (ORANGE, "-.", "^"), ("#009E73", ":", "D"
 
 @draws_results
 def plot_history(history: History, ax: Axes | None = None) -> Axes:
-    """Draw the losses by epoch, and behind them the gradient norm of each update on an axis of its own.
+    """Draw the losses by epoch, and behind them the gradient norm of each update on a second axis.
 
     Parameters
     ----------
     history : History
-        From :func:`elman.fit`. Of a training that ended within an epoch the updates are spread evenly up to that epoch.
+        From :func:`elman.fit`. If training ended within an epoch, the updates are spread evenly up to that epoch.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
 
     Returns
     -------
     matplotlib.axes.Axes
-        That of the losses; its twin, with the gradient norm, is the last axes of the figure.
+        Those of the losses; their twin, with the gradient norm, is the last axes of the figure.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def plot_forecast(
     Parameters
     ----------
     years : array_like, shape (n,)
-        When.
+        Year of each value.
     actual : array_like, shape (n,)
         The series.
     forecasts : mapping of str to array_like, shape (n,)
@@ -84,7 +84,7 @@ def plot_forecast(
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     ylabel : str, default "value"
-        What the series is, with its unit.
+        Name of the series, with its unit.
 
     Returns
     -------
@@ -95,13 +95,13 @@ def plot_forecast(
     MissingExtraError
         If matplotlib is not installed.
     ShapeError
-        If the arrays do not have one shape (n,).
+        If the arrays do not all have the same shape (n,).
     """
     when, series = (real_numbers(a, name).astype(float) for a, name in ((years, "years"), (actual, "actual")))
     curves = {name: real_numbers(values, f"forecasts[{name!r}]").astype(float) for name, values in forecasts.items()}
     for name, values in {"years": when, "actual": series, **curves}.items():
         if values.ndim != 1 or values.shape != when.shape:
-            raise ShapeError(f"years, actual and every forecast must have one shape (n,); {name} has {values.shape}")
+            raise ShapeError(f"years, actual and every forecast must share one shape (n,); {name} has {values.shape}")
     ax = axes_for(ax, "plot_forecast", (7.2, 4.0))
     ax.plot(when, series, color="black", marker=".", linewidth=1, label="observed")
     for (name, values), (color, style, marker) in zip(curves.items(), cycle(_FORECAST_STYLES)):
@@ -119,7 +119,7 @@ def plot_forecast(
 
 
 def _gradient_norms(ax: Axes, history: History) -> None:
-    """The norm of every update behind the losses, the clipping norm, and a legend for both axes."""
+    """Draw the norm of every update behind the losses, the clipping norm, and a legend for both axes."""
     twin = ax.twinx()
     when = np.arange(1, history.updates + 1) * max(history.epochs, 1) / max(history.updates, 1)
     twin.plot(when, history.gradient_norm, color="0.7", linewidth=0.8, label="gradient norm")
@@ -134,6 +134,6 @@ def _gradient_norms(ax: Axes, history: History) -> None:
 
 
 def _log_if_positive(ax: Axes, values: list[float]) -> None:
-    """A logarithmic y axis, unless a value has no logarithm."""
+    """Make the y axis logarithmic, unless a value has no logarithm."""
     if values and min(values) > 0:
         ax.set_yscale("log")
