@@ -35,7 +35,6 @@ from numba.extending import intrinsic
 from benchmarks.cases import DTYPES, Array
 from benchmarks.comparison.report import markdown_table, processor, publish
 from elman.kernels import cover, tile
-from elman.kernels.compile import integer
 from elman.kernels.host import HOST, Tile
 from elman.kernels.vector import Emitter, declare, lanes_of, pointers
 from elman.layers.engine.affine import ALONE, panels_of
@@ -87,14 +86,13 @@ def run_chains(n, a):  # type: ignore[no-untyped-def]
 @compiled
 def run_affine(n, A, a_rs, P, K, V, bias, C, c_rs, N):  # type: ignore[no-untyped-def]
     for _ in range(n):
-        tile.affine(A, a_rs, P, K, V, bias, C, c_rs, integer(0), N)
+        tile.affine(A, a_rs, P, K, V, bias, C, c_rs, 0, N)
 
 
 @compiled
 def run_accumulate(n, A, a_rs, K, delta, d_rs, R, V, C):  # type: ignore[no-untyped-def]
-    o = integer(0)
     for _ in range(n):
-        tile.accumulate(A, a_rs, K, delta, d_rs, o, R, o, V, C, o, d_rs)
+        tile.accumulate(A, a_rs, K, delta, d_rs, 0, R, 0, V, C, 0, d_rs)
 
 
 def chains(dtype: str) -> Array:

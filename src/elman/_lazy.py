@@ -12,16 +12,16 @@ from typing import Any
 def names_of_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package from the imports in its stub.
 
-    A program then pays for what it uses, and a type checker sees what there is.
+    A program then imports only what it uses, and a type checker sees every name.
 
     Parameters
     ----------
     package : str
-        Its ``__name__``. Each import of the stub is a line of its own, ``from .module import name as name``: to read
-        it with the compiler's parser would double the time that importing the package takes.
+        Its ``__name__``. Each import in the stub must be a line of its own, ``from .module import name as name``:
+        reading the stub with the compiler's parser would double the time that importing the package takes.
     """
     module: Any = sys.modules[package]
-    # by the loader, which also reads archives
+    # read by the loader, which also reads archives
     stub = module.__spec__.loader.get_data(os.path.join(os.path.dirname(module.__file__), "__init__.pyi")).decode()
     imports = [line.split() for line in stub.splitlines() if line.startswith("from ")]
     homes = {name: home[1:] for _, home, _, name, *_ in imports}

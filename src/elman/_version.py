@@ -1,3 +1,3 @@
-"""The version, in its one place: the build reads it from here, and so does ``elman.__version__``."""
+"""The version, defined only here: both the build and ``elman.__version__`` read it."""
 
 __version__ = "0.1.0"

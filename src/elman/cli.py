@@ -22,9 +22,9 @@ from .layers import RNN, Network
 from .plotting.picture import check_picture, save_picture
 
 MOST_NOISE = 2**27
-"""Numbers of made-up input: one gigabyte."""
+"""Most numbers of made-up input: one gigabyte."""
 MOST_WORDS = 4000
-"""Letters of an error: a list of names may be long, and a file can have any names."""
+"""Most characters of an error that are printed: a file can hold any number of names of any length."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,12 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments; those of the process by default.
+        Arguments; by default those of the process.
 
     Returns
     -------
     int
-        0 on success, 1 on an error of the input (told on standard error), 130 after Ctrl-C.
+        0 on success, 1 on an error in the input (reported on standard error), 130 after Ctrl-C.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _at_least(least: int) -> Callable[[str], int]:
-    """A type of argument for argparse: an integer with a lower bound."""
+    """An argument type for argparse: an integer with a lower bound."""
 
     def integer(text: str) -> int:
         value = int(text)
@@ -147,7 +147,7 @@ def _diagnose(arguments: argparse.Namespace) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says about the layer; options that were not given are left out."""
+    """Options of the layer from the command line; those that were not given are left out."""
     options: dict[str, Any] = {"batch_first": arguments.batch_first}
     if arguments.nonlinearity is not None:
         options["nonlinearity"] = arguments.nonlinearity
@@ -159,9 +159,9 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _tell_source(weights: StatedWeights, assumed: dict[str, Any], unused: list[str]) -> None:
-    """Print what the file states, what was assumed in its place, and what was left aside."""
+    """Print what the file states, what was assumed where it states nothing, and what was not used."""
     if weights.stated:
-        # the file keeps no order
+        # the file does not preserve their order
         parts = [shown(f"{part} {kind}".strip()) for part, kind in sorted(weights.stated.items())]
         print(f"STATED by the file: {', '.join(parts)}")
     if assumed:
@@ -179,7 +179,7 @@ def _words(options: dict[str, Any]) -> str:
 
 
 def _write_json(path: str, diagnosis: Diagnosis, verification: Verification | None) -> None:
-    """Write both results; numbers that JSON lacks become the strings that ``float`` reads back."""
+    """Write both results; numbers that JSON lacks become strings that ``float`` can read."""
     content = {"diagnosis": diagnosis.to_dict(), "verification": verification and verification.to_dict()}
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(_finite(content), indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -195,7 +195,7 @@ def _finite(value: Any) -> Any:
 
 
 def _write_plot(path: str, diagnosis: Diagnosis, verification: Verification | None) -> None:
-    """Save the curve, with the measurement where there is one."""
+    """Save the curve, with the measurement if there is one."""
     axes = diagnosis.plot()
     if verification is not None:
         verification.plot(ax=axes)

@@ -16,7 +16,7 @@ from .errors import MissingExtraError
 from .files import shown
 from .layers import RNN, Network, Readout
 from .plotting.picture import check_picture, save_picture
-from .training import Adam, History, Update, fit
+from .training import Adam, EarlyStopping, History, fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ class Series:
         return windows(self.z[self.at(first) - WINDOW : self.at(last) - 1], WINDOW, 1)
 
     def back(self, z: Array) -> Array:
-        """Standardised numbers as sunspot numbers."""
+        """Convert standardised numbers to sunspot numbers."""
         return z * self.deviation + self.mean
 
     def error(self, forecast: Array) -> float:
@@ -74,31 +74,15 @@ def load() -> Series:
     return Series(years, values, (values - mean) / deviation, mean, deviation)
 
 
-class KeepBest:
-    """A callback that remembers the parameters of the best epoch, and stops when it lies too far back."""
-
-    def __init__(self, patience: int) -> None:
-        self.patience, self.loss, self.epoch = patience, np.inf, 0
-        self.theta: Array | None = None
-
-    def __call__(self, update: Update) -> bool:
-        """Look at the validation loss at the end of each epoch; True stops."""
-        if update.epoch_ended and update.history.validation_loss[-1] < self.loss:
-            self.loss, self.epoch = update.history.validation_loss[-1], update.epoch
-            self.theta = update.model.theta.copy()
-        return update.epoch_ended and update.epoch - self.epoch >= self.patience
-
-
 def train(network: Network, series: Series, progress: bool, rng: int) -> History:
-    """Train on the years before the validation, and go back to the epoch that was best on it.
+    """Train on the years before the validation years, and return to the epoch with the best validation loss.
 
     Raises
     ------
     KeyboardInterrupt
-        After Ctrl-C: half a training says nothing of the method.
+        After Ctrl-C: half a training says nothing about the method.
     """
     z, split = series.z, series.at(FIRST_VALIDATION_YEAR)
-    best = KeepBest(PATIENCE)
     history = fit(
         network,
         windows(z[: split - 1], WINDOW, 1),
@@ -110,14 +94,12 @@ def train(network: Network, series: Series, progress: bool, rng: int) -> History
             series.windows_before(FIRST_VALIDATION_YEAR, FIRST_TEST_YEAR),
             z[split : series.at(FIRST_TEST_YEAR), None],
         ),
-        callbacks=(best,),
+        callbacks=(EarlyStopping(PATIENCE),),
         progress=progress,
         rng=rng,
     )
     if history.interrupted:
         raise KeyboardInterrupt
-    if best.theta is not None:
-        network.theta[:] = best.theta
     return history
 
 
@@ -161,7 +143,7 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     MissingExtraError
         If matplotlib is missing.
     ArgumentError
-        If the path does not end as a picture does; found before the work, as are the following.
+        If the path has no ending of a picture. This and OSError are raised before the work begins.
     OSError
         If the picture cannot be written.
     KeyboardInterrupt
@@ -169,7 +151,7 @@ def run(path: str | os.PathLike[str] = "elman-demo.png", *, progress: bool = Tru
     WriteError
         If the disk is full at the end.
     """
-    check_picture(path, "the demo's picture")  # this and a missing matplotlib are found before the work, not after it
+    check_picture(path, "the demo's picture")  # this and a missing matplotlib are reported before the work, not after
     figure = new_figure()
     series = load()
     test = slice(series.at(FIRST_TEST_YEAR), None)
@@ -234,7 +216,7 @@ def examine(network: Network, x: Array, y: Array, rng: int) -> tuple[Diagnosis, 
 
 
 def report(errors: dict[str, float], n: int) -> str:
-    """Table of forecast errors, and who wins."""
+    """Table of forecast errors, and which method wins."""
     best = min(errors, key=errors.__getitem__)
     lines = [f"One-year forecasts of {n} test years, root mean square error in sunspot numbers:"]
     lines += [f"  {name:<16} {error:6.2f}{'   <- best' if name == best else ''}" for name, error in errors.items()]

@@ -1,6 +1,6 @@
-"""The exceptions of elman. Each also is the built-in exception that a caller would expect.
+"""The exceptions of elman. Each is also the built-in exception that a caller would expect.
 
-Messages say what the thing is, what it must be, what it was, and what to do; the words for arguments are in
+Messages say what the thing is, what it must be, what it was, and what to do; the wording for arguments is in
 :mod:`elman.validation`.
 """
 
@@ -26,7 +26,19 @@ class ArgumentError(ElmanError, ValueError):
 
 
 class ReadOnlyError(ElmanError, AttributeError):
-    """An attribute was assigned that is fixed when its object is built, or that nothing would read."""
+    """The assigned attribute is fixed when its object is built, or nothing would read it."""
+
+
+class MissingNameError(ElmanError, KeyError):
+    """A mapping, such as ``net.params`` or ``trace.states``, has no entry of this name."""
+
+    def __str__(self) -> str:
+        """The message itself: the built-in class would show it in quotation marks."""
+        return str(self.args[0]) if self.args else ""
+
+
+class MissingAttributeError(ElmanError, AttributeError):
+    """A model has no attribute of this name, which its counterpart in another framework has."""
 
 
 class StateDictError(ElmanError, ValueError):
@@ -36,12 +48,12 @@ class StateDictError(ElmanError, ValueError):
 class WriteError(ElmanError, OSError):
     """A file could not be written: the disk is full, a quota is used up, or a pipe has no reader.
 
-    What was at its place before is as it was, unless that is a pipe or a device.
+    What was there before is unchanged, unless it is a pipe or a device.
 
     Attributes
     ----------
     errno : int or None
-        The system's number of the error, such as ``errno.ENOSPC`` for a full disk.
+        The system's error number, such as ``errno.ENOSPC`` for a full disk.
     """
 
     def __init__(self, message: str, number: int | None = None) -> None:
@@ -49,7 +61,7 @@ class WriteError(ElmanError, OSError):
         self.errno = number
 
     def __new__(cls, message: str, number: int | None = None) -> Self:  # noqa: D102 as __init__
-        # two arguments would be a number and its words for the built-in class
+        # the built-in class would take two arguments for an error number and its text
         return super().__new__(cls, message)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -57,7 +69,7 @@ class WriteError(ElmanError, OSError):
 
 
 class NonFiniteError(ElmanError, FloatingPointError):
-    """A parameter, a state, a loss or a gradient is not, or stopped being, a finite number.
+    """A parameter, state, loss or gradient is not finite, or stopped being so.
 
     Parameters and optimizer are as the last complete update left them.
 
@@ -95,8 +107,15 @@ class NonFiniteError(ElmanError, FloatingPointError):
 def _rebuild(
     message: str, what: str, layer: str | None, gate: str | None, step: int | None, sample: int | None
 ) -> NonFiniteError:
-    """Make the exception again in another process: keywords do not survive the default pickling."""
+    """Rebuild the exception in another process: keywords do not survive the default pickling."""
     return NonFiniteError(message, what=what, layer=layer, gate=gate, step=step, sample=sample)
+
+
+class DataWarning(UserWarning):
+    """Data that can be used but are probably not what was meant: axes in another order, a scale far from 1.
+
+    To silence it: ``warnings.simplefilter("ignore", elman.errors.DataWarning)``.
+    """
 
 
 class MissingExtraError(ElmanError, ImportError):

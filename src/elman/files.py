@@ -1,6 +1,6 @@
 """Files appear whole or not at all: written under a temporary name beside the target, then renamed.
 
-Also what is asked of a path before anything is read from it or computed for it, and names of others in messages.
+Also checks of a path before anything is read from it or computed for it, and names from files in messages.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .validation.words import kind
 LEFTOVER = 3600.0
 """Seconds after which a temporary file that nobody wrote to belongs to a run that was killed."""
 LONGEST_SUFFIX = 20
-"""Longer suffixes are left off the temporary name, which must fit the 255 bytes that file systems allow."""
+"""Longer suffixes are left off the temporary name, which must fit in the 255 bytes that file systems allow."""
 SHOWN = 80
-"""Letters of a name that a message shows."""
+"""Most characters of a name that a message shows."""
 
 
 def shown(name: object, most: int = SHOWN) -> str:
-    """A name out of a file as a message may show it: control characters escaped, the middle of a long one left out."""
+    """A name from a file, made fit for a message: control characters escaped, the middle of a long name left out."""
     text = str(name)
     if len(text) > most:
         text = f"{text[: most // 2]}...{text[len(text) - most // 2 + 3 :]}"
@@ -45,7 +45,7 @@ def quoted(name: object, most: int = SHOWN) -> str:
 
 
 def listed(names: Iterable[object], most: int = 12) -> str:
-    """Names one after the other, the first few of them."""
+    """The first few names, separated by commas."""
     every = list(names)
     return ", ".join([shown(n) for n in every[:most]] + [f"and {len(every) - most} more"] * (len(every) > most))
 
@@ -58,7 +58,7 @@ def checked_name(path: str | os.PathLike[str]) -> str:
     DTypeError
         If it is no path at all.
     ArgumentError
-        If it holds a NUL, or letters that the file system's encoding does not have.
+        If it holds a NUL, or characters that the file system's encoding does not have.
     """
     if not isinstance(path, str | bytes | os.PathLike):
         raise DTypeError(f"path must be a string or a pathlib.Path, got {kind(path)}")
@@ -73,15 +73,15 @@ def checked_name(path: str | os.PathLike[str]) -> str:
 
 
 def check_source(path: str | os.PathLike[str]) -> int:
-    """Refuse to read what is not a regular file, such as a device that never ends; the size in bytes.
+    """Return a file's size in bytes; refuse what is not a regular file, such as a device that never ends.
 
     Raises
     ------
     ArgumentError
         If it is a device, a pipe or a socket, or no file can have such a name.
     OSError
-        If there is no such file, no permission to read it, or it is a folder. Once this has passed, a reader's
-        OSError, such as that of a seek to before the start, says that the file is damaged.
+        If there is no such file, no permission to read it, or it is a folder. After this check, an OSError in a
+        reader, such as that of a seek to before the start, means that the file is damaged.
     """
     name = checked_name(path)
     found = os.stat(name)
@@ -97,7 +97,7 @@ def check_source(path: str | os.PathLike[str]) -> int:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that nothing can be written to, before the work rather than after it.
+    """Refuse a path that cannot be written to, before the work rather than after it.
 
     Raises
     ------
@@ -125,9 +125,9 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path to write to; on success it takes the place of ``path``, on an error it is removed.
+    """Give a temporary path to write to; on success it replaces ``path``, on an error it is removed.
 
-    A link stays one, and its target is written; permissions of a file that is there stay. What is written is on the
+    A link stays a link, and its target is written; an existing file keeps its permissions. The content is on the
     disk when this ends. Pipes and character devices, such as ``/dev/stdout``, are given the whole content at the end.
 
     Parameters
@@ -138,14 +138,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Yields
     ------
     pathlib.Path
-        An empty file with the same ending, if that is not long.
+        An empty file, with the same ending unless that is long.
 
     Raises
     ------
     ArgumentError, OSError
         As for :func:`check_target`.
     WriteError
-        If writing fails, as on a full disk. What was there before is as it was.
+        If writing fails, as on a full disk. What was there before is unchanged.
     """
     check_target(path)
     target, descriptor = Path(os.path.realpath(path)), _descriptor(path)
@@ -166,12 +166,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _renamed(target: Path, mode: int | None) -> Iterator[Path]:
-    """A temporary file beside a regular one, whose place it takes."""
+    """A temporary file beside a regular one, which it replaces."""
     start = f".elman-{hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()}-"
     _remove_leftovers(target.parent, start)
     suffix = target.suffix if len(os.fsencode(target.suffix)) <= LONGEST_SUFFIX else ""
     temporary = target.parent / f"{start}{secrets.token_hex(6)}{suffix}"
-    # opened by the umask, which cannot be asked for without setting it for all threads
+    # created under the umask, which cannot be read without setting it for all threads
     rights = 0o666 if mode is None else 0o600
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, rights))
     try:
@@ -198,7 +198,7 @@ def _streamed(target: Path, descriptor: int | None) -> Iterator[Path]:
 
 
 def _sink(target: Path, descriptor: int | None) -> BinaryIO:
-    """The stream to copy to; an open file is written to where it stands."""
+    """The stream to copy to; an open file is written from its current position."""
     if descriptor is None:
         return target.open("wb")
     for stream in (sys.stdout, sys.stderr):
@@ -210,7 +210,8 @@ def _sink(target: Path, descriptor: int | None) -> BinaryIO:
 def _descriptor(path: str | os.PathLike[str]) -> int | None:
     """The number of the open file that a path such as ``/dev/stdout`` stands for, or None.
 
-    To open such a path again would truncate what was redirected to a file, and to rename over it would lose it.
+    Opening such a path again would truncate the file that output is redirected to, and renaming over it would lose
+    that file.
     """
     place = os.path.abspath(os.fsdecode(path))
     for _ in range(40):  # as many links as Linux follows
@@ -232,7 +233,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _take_over(temporary: Path, target: Path) -> None:
-    """Give a file the owner, as far as allowed, and the permissions of the one that it replaces."""
+    """Give a file the permissions and, as far as allowed, the owner of the one that it replaces."""
     old, new = target.stat(), temporary.stat()
     if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
         with suppress(OSError):
@@ -241,7 +242,7 @@ def _take_over(temporary: Path, target: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have the disk hold what was written."""
+    """Force what was written onto the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -250,7 +251,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove_leftovers(folder: Path, start: str) -> None:
-    """Remove temporary files for the same target that a killed run left."""
+    """Remove temporary files for the same target that a killed run left behind."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(start) and entry.is_file(follow_symlinks=False):

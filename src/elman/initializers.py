@@ -1,4 +1,4 @@
-"""How weights start. An initialiser is a function ``(shape, rng) -> float64 array``; any such function may be given.
+"""Initial weights. An initialiser is a function ``(shape, rng) -> float64 array``; any such function may be given.
 
 Recurrent matrices are orthogonal by default (A. M. Saxe, J. L. McClelland, S. Ganguli, ICLR 2014): every singular
 value is 1, so that the linear part neither shrinks nor grows a gradient. Input matrices are Glorot uniform (X.
@@ -36,7 +36,7 @@ def glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
 
 
 def _matrix(shape: tuple[int, ...], name: str) -> tuple[int, int]:
-    """Rows and columns of a matrix; a vector, such as a bias, has none."""
+    """Rows and columns of a matrix; a vector, such as a bias, is refused."""
     if len(shape) != 2:
         raise ArgumentError(f"the initialiser {name!r} is for matrices, and cannot fill an array of shape {shape}")
     return shape[0], shape[1]
@@ -45,7 +45,7 @@ def _matrix(shape: tuple[int, ...], name: str) -> tuple[int, int]:
 def orthogonal(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Uniformly distributed (Haar) orthogonal columns or rows, from the QR form of a Gaussian matrix.
 
-    Mezzadri, Notices of the AMS 54 (2007) 592: the distribution is uniform if R has a positive diagonal.
+    The distribution is uniform if R has a positive diagonal (Mezzadri, Notices of the AMS 54 (2007) 592).
     """
     rows, columns = _matrix(shape, "orthogonal")
     q: Array = orthonormal_rows(rng.standard_normal((max(shape), min(shape))).T)
@@ -70,7 +70,7 @@ def gaussian(gain: float = 1.0) -> Initializer:
     Raises
     ------
     ArgumentError, DTypeError
-        If ``gain`` is negative or not finite, or no number.
+        If ``gain`` is negative, not finite, or not a number.
     """
     gain = _scale(gain, "gain")
 
@@ -97,7 +97,7 @@ def spectral_radius(radius: float = 1.0) -> Initializer:
 
 
 def _scale(value: Any, name: str) -> float:
-    """A finite number of at least 0: a negative one turns signs, and is nearly always a mistake."""
+    """A finite number of at least 0: a negative one would flip signs, and is nearly always a mistake."""
     value = number(value, name)
     if value < 0:
         raise ArgumentError(f"{name} must be a finite number of at least 0, got {value!r}")
@@ -110,8 +110,8 @@ def scale_to_radius(W: Array, radius: float) -> Array:
     Raises
     ------
     ArgumentError, DTypeError
-        If ``radius`` is negative or not finite, or no number, or W is nilpotent (its radius is 0 up to rounding: no
-        factor helps), or not square.
+        If ``radius`` is negative, not finite or not a number, or if W is not square or is nilpotent (its radius is 0 up
+        to rounding, so that no factor helps).
     """
     radius = _scale(radius, "radius")
     W = real_numbers(W, "W").astype(np.float64)
@@ -160,12 +160,12 @@ def fill(
     parameters: Mapping[str, Array], gates: int, weight_ih: str | Initializer, weight_hh: str | Initializer,
     bias: str | Initializer, rng: int | np.random.Generator | None,
 ) -> None:  # fmt: skip
-    """Draw the parameters of a recurrent layer, each gate's block by itself; learned initial states stay.
+    """Draw the parameters of a recurrent layer, each gate's block by itself; learned initial states are not changed.
 
     Raises
     ------
     ArgumentError
-        If an initialiser gives numbers of another shape, or not finite ones.
+        If an initialiser returns an array of another shape, or numbers that are not finite.
     """
     rng = generator(rng)
     given = {

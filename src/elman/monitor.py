@@ -29,35 +29,35 @@ from .validation.sequences import is_list, side_by_side
 
 Array = NDArray[Any]
 
-_FLAT = 0.1  # of the largest slope: a unit below it passes next to nothing
+_FLAT = 0.1  # fraction of the largest slope: a unit below it passes almost nothing
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a monitor saw after one update.
+    """What a monitor measured after one update.
 
     Attributes
     ----------
     step, epoch : int
-        Update, counted from 0 by the monitor, and epoch.
+        Number of the update, counted from 0 by the monitor, and epoch.
     loss, gradient_norm : float
-        Of that update; the norm before clipping.
+        Loss and gradient norm of that update, the norm before clipping.
     verdict : str
         ``"vanishing"``, ``"stable"``, ``"exploding"`` or ``"undecided"`` over the sequence, at 99 %.
     rate, rate_low, rate_high : float
         Growth of gradients in nats per step with its 95 % interval; NaN if the states were not finite.
     horizon : float
-        Lag at which 1e-3 is left; infinite if there is none.
+        Lag at which 1e-3 of the gradient is left; infinite if there is none.
     n_steps : int
-        Length of the sequences that were looked at.
+        Length of the sequences that were examined.
     radius : dict of str to float
-        Spectral radius of W_hh by layer (``"l0"``), of each gate's part by gate and layer (``"f_l0"``).
+        Spectral radius of W_hh by layer (``"l0"``), or of each gate's part by gate and layer (``"f_l0"``).
     saturation : float
-        Share of units, or of gates, whose slope is below a tenth of the largest; NaN if the states were not finite, or
-        no activation is known.
+        Fraction of units, or of gates, whose slope is below a tenth of the largest; NaN if the states were not finite,
+        or no activation is known.
     log_norms : list of float
         Natural logarithm of the training gradient ``|dL/dh_{T-k}|`` for lags k = 0, 1, ...: mean over the batch where
-        it is not zero, NaN where it is zero for all. Empty for a model that does not tell.
+        it is not zero, NaN where it is zero for all. Empty for a model that does not provide it.
     """
 
     step: int
@@ -79,20 +79,20 @@ class Monitor(Drawn, picture="plot_monitor"):
     """Watch how far gradients reach while a network trains; give it to ``fit(..., callbacks=[monitor])``.
 
     Every ``every`` updates it pulls one random unit vector back along each of a few sequences, as
-    :func:`elman.diagnose` does, and takes down what training itself computed: ``|dL/dh_t|`` at every step. At the
-    default that costs less than one update in a hundred, and less than 5 % of the training time together with the
-    eigenvalues of W_hh; :attr:`cost` is what it did cost. It warns once, with the reason, when gradients vanish or
-    explode over the sequences.
+    :func:`elman.diagnose` does, and records what training itself computed: ``|dL/dh_t|`` at every step. By default
+    this costs less than one update in a hundred, and less than 5 % of the training time together with the eigenvalues
+    of W_hh; :attr:`cost` is the measured cost. It warns once, with the reason, when gradients vanish or explode over
+    the sequences.
 
     Parameters
     ----------
     x : array_like, shape (T, n, D), or (n, T, D) for a batch-first model; or list of array_like, each (T, D); optional
-        Sequences of one length to look at, the same each time. By default those of the batch of that update, from the
-        state it started from; of several lengths the longest, as far as all of them go.
+        Sequences of one length to examine, the same each time. By default those in the batch of that update, from the
+        state at which it started; if their lengths differ, the longest ones, cut to the shortest of these.
     every : int, default 100
-        Updates from one reading to the next; the first update is always read.
+        Updates from one reading to the next; there is always a reading at the first update.
     sequences : int, default 8
-        Most sequences to look at.
+        Largest number of sequences to examine.
     threshold : float, default log(100)
         Growth in nats over a sequence that counts as vanishing or exploding.
     rng : None, int or numpy.random.Generator, default 0
@@ -101,15 +101,16 @@ class Monitor(Drawn, picture="plot_monitor"):
     Attributes
     ----------
     readings : list of Reading
-        The record. Of a bidirectional layer rate, verdict and horizon are those of the direction that reaches farthest.
+        All readings. For a bidirectional layer, rate, verdict and horizon are those of the direction whose gradients
+        reach farthest.
     warned : str or None
-        The warning that was given.
+        The warning that was issued.
 
     Raises
     ------
     ArgumentError
-        For numbers out of range or not finite; in training, for a model without recurrent layer, and for sequences that
-        restart if there is no ``x``.
+        For numbers that are out of range or not finite; in training, for a model without a recurrent layer, and for
+        sequences that restart if there is no ``x``.
     DTypeError, ShapeError
         If ``x`` is not an array of real numbers of that shape, or empty.
     """
@@ -128,36 +129,36 @@ class Monitor(Drawn, picture="plot_monitor"):
         self._seen = 0
         self._seconds = 0.0
         self._elapsed = self._last = 0.0
-        self._step: float = math.inf  # of the call before: the next of one fit is later
+        self._step: float = math.inf  # of the previous call: within one fit, the next is larger
 
     def __call__(self, update: Update) -> None:
-        """Take a reading if one is due; training goes on in any case."""
+        """Take a reading if one is due; training continues in any case."""
         began, due = perf_counter(), self._seen % self.every == 0
-        if update.step > self._step:  # else a fit began, and what passed before it is not of the training
+        if update.step > self._step:  # else a new fit began, and the time before it is not training time
             self._elapsed += began - self._last
         if due:
             self.readings.append(self._read(update))
         self._last, self._step = perf_counter(), update.step
-        # the first reading may load kernels, which says nothing about the others
+        # the first reading may load kernels, and its time says nothing about the others
         if self._seen:
             self._elapsed += self._last - began
             self._seconds += self._last - began if due else 0.0
         self._seen += 1
-        if due:  # last, for a warning may be made an exception
+        if due:  # last, because a warning may be turned into an exception
             self._warn()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Go on in another process, whose clock is another."""
+        """Continue in another process, which has a different clock."""
         self.__dict__.update(state)
         self._step = math.inf
 
     @property
     def cost(self) -> float:
-        """Share of the training time since the first reading that later readings took; 0 before there are any."""
+        """Fraction of the training time since the first reading that later readings took; 0 before there are any."""
         return self._seconds / self._elapsed if self._elapsed > 0 else 0.0
 
     def _read(self, update: Update) -> Reading:
-        """Look at the network as the update left it."""
+        """Examine the network as the update left it."""
         model: Any = update.model
         layer = getattr(model, "layer", model)
         if not isinstance(layer, Recurrent):
@@ -177,7 +178,7 @@ class Monitor(Drawn, picture="plot_monitor"):
         )  # fmt: skip
 
     def _probe(self, update: Update, layer: Recurrent) -> tuple[Any, Any]:
-        """Sequences to look at, and the state they start from."""
+        """Sequences to examine, and the state they start from."""
         x, state = (update.x, update.state) if self._x is None else (self._x, None)
         if self._listed and layer.batch_first:
             x = x.swapaxes(0, 1)
@@ -189,13 +190,13 @@ class Monitor(Drawn, picture="plot_monitor"):
             )
         count = min(self.sequences, x.shape[layer.batch_axis])
         few = np.arange(count)
-        if "lengths" in options:  # the longest, as far as all of them go
+        if "lengths" in options:  # the longest ones, cut to the shortest of these
             few = np.argsort(-options["lengths"], kind="stable")[:count]
             x = np.take(x, np.arange(options["lengths"][few].min()), axis=layer.time_axis)
         return np.take(x, few, axis=layer.batch_axis), mapped(lambda h: np.take(h, few, axis=1), state)
 
     def _curve(self, layer: Recurrent, x: Any, h0: Any) -> GrowthCurve:
-        """Growth of one random vector along each sequence; of both directions, in that which reaches farthest."""
+        """Growth of one random vector along each sequence; of two directions, in the one that reaches farthest."""
         if not layer.bidirectional:
             return self._chain(layer.linearize(x, h0))
         each = layer.one_way().values()
@@ -209,7 +210,7 @@ class Monitor(Drawn, picture="plot_monitor"):
         return GrowthCurve(logs, "random", self.threshold)
 
     def _warn(self) -> None:
-        """Say once that gradients do not get through."""
+        """Warn once that gradients vanish or explode."""
         last = self.readings[-1]
         if self.warned is not None or last.verdict not in ("vanishing", "exploding"):
             return
@@ -267,7 +268,7 @@ class Monitor(Drawn, picture="plot_monitor"):
 
 
 def _sequences(x: Any) -> Array:
-    """Sequences to look at, checked as far as can be without the layer."""
+    """Sequences to examine, checked as far as possible without the layer."""
     try:
         array = side_by_side(x, "x", 1)
     except ShapeError:
@@ -298,7 +299,7 @@ def _log_norms(norms: Array | None) -> list[float]:
 
 
 def _radii(layer: Recurrent) -> dict[str, float]:
-    """Spectral radius of each gate's recurrent matrix, behind its projection if there is one."""
+    """Spectral radius of each gate's recurrent matrix, multiplied by the projection if there is one."""
     gates = layer.stack.layouts[0].cell.gate_names
     only = f"{gates[0]}_" if len(gates) == 1 else ""
     radii = {name: spectral_radius(matrix.astype(np.float64)) for name, matrix in layer.recurrent_matrices.items()}
@@ -306,12 +307,12 @@ def _radii(layer: Recurrent) -> dict[str, float]:
 
 
 def _saturation(layer: Recurrent, x: Any, h0: Any) -> float:
-    """Share of activations whose slope is below a tenth of the largest there can be."""
+    """Fraction of activations whose slope is below a tenth of the largest possible one."""
     trace = layer.trace(x, h0, training=False)
     layout = layer.stack.layouts[0]
     kinds = {gate.name: gate.nonlinearity or layout.variant for gate in layout.cell.gates}
     outputs = trace.gates
-    if not layout.cell.stored:  # the state is the activation; a backward direction's initial state is the last entry
+    if not layout.cell.stored:  # the state is the activation; a backward direction has its initial state last
         outputs = {name: h[:-1] if name.endswith("_reverse") else h[1:] for name, h in trace.states.items()}
     named = ((name.rsplit("_l", 1)[0], values) for name, values in outputs.items())
     flat = [(_slope(kinds[gate], values) < _FLAT).mean() for gate, values in named if kinds.get(gate) in NONLINEARITIES]

@@ -1,6 +1,6 @@
-"""Compile before the first call: what :func:`elman.warmup` is.
+"""Compile before the first call: the function :func:`elman.warmup`.
 
-The module has another name than the function: importing ``elman.warmup`` would put the module in the function's place.
+The module is not named after the function: importing a module ``elman.warmup`` would replace the function.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ LAYERS: dict[str, type[RNN] | type[LSTM] | type[GRU] | type[MGU]] = {"RNN": RNN,
 """What can be compiled ahead, by name."""
 
 STEPS, SEQUENCES, INPUTS, UNITS = 4, 6, 2, 3
-"""Sizes of the data: no kernel is compiled for a size, and six sequences leave a diagnosis three to verify with."""
+"""Sizes of the data: no kernel depends on them, and six sequences leave a diagnosis three to verify with."""
 
 
 @dataclass(frozen=True, repr=False)
 class WarmupTimes(Result):
-    """What :func:`elman.warmup` took.
+    """How long :func:`elman.warmup` took.
 
     Attributes
     ----------
     seconds : dict of dict of float
         Wall-clock seconds by cell and dtype, in the order in which they came.
     folder : str or None
-        Where the machine code is kept; None if no folder could be written to, so that every process compiles anew.
+        Where the machine code is stored; None if no folder was writable, so that every process compiles anew.
     """
 
     seconds: dict[str, dict[str, float]]
@@ -44,7 +44,7 @@ class WarmupTimes(Result):
 
     @property
     def total(self) -> float:
-        """Seconds of all together."""
+        """Seconds in total."""
         return sum(sum(by_dtype.values()) for by_dtype in self.seconds.values())
 
     def __str__(self) -> str:
@@ -91,19 +91,19 @@ def warmup(
     progress : bool, default False
         Whether to show a bar over cells and dtypes.
     clear : bool, default False
-        Whether to empty the cache first, of the code of all versions. What this process has compiled already stays in
-        its memory, and is written again by a later one.
+        Whether to delete the cached code of all versions first. What this process has already compiled stays in its
+        memory, and is written again by a later process.
 
     Returns
     -------
     WarmupTimes
-        Seconds by cell and dtype. The first cell of a dtype also pays for what all cells share, and the very first one
-        for numba's own start.
+        Seconds by cell and dtype. The time of the first cell of a dtype includes what all cells share, and that of the
+        very first one also numba's own start.
 
     Raises
     ------
     ArgumentError, DTypeError
-        For an unknown cell or dtype, or none of either; nothing has been compiled.
+        For an unknown cell or dtype, or if none is given of either; nothing has been compiled.
 
     Notes
     -----
@@ -144,7 +144,7 @@ def warmup(
 
 
 def _several(value: Any, name: str) -> tuple[Any, ...]:
-    """One thing or several as a tuple."""
+    """One thing, or several, as a tuple."""
     if isinstance(value, str | type | np.dtype):
         return (value,)
     if not isinstance(value, Iterable):
@@ -153,10 +153,10 @@ def _several(value: Any, name: str) -> tuple[Any, ...]:
 
 
 def _use(layer: RNN | LSTM | GRU | MGU) -> None:
-    """Do with a layer all that the documentation promises to compile.
+    """Make all the calls of a layer that the documentation promises to compile.
 
-    The layer's own calls come first: ``fit`` puts off Ctrl-C until an update is done, and compiling takes longer than
-    that should.
+    The layer's own calls come first: ``fit`` defers Ctrl-C until an update is done, and compiling within one would
+    defer it for too long.
     """
     rng = np.random.default_rng(0)
     x = rng.standard_normal((STEPS, SEQUENCES, INPUTS)).astype(layer.dtype)

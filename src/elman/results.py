@@ -1,4 +1,4 @@
-"""What all results have in common: a summary to print, plain values, a picture, and their place in a notebook."""
+"""What all results have in common: a summary to print, plain values, a picture, and a display in notebooks."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, ClassVar
 
 
 class Result(ABC):
-    """Something that was found out: ``print`` shows a summary, ``to_dict`` gives the numbers."""
+    """A result: ``print`` shows a summary, ``to_dict`` gives the numbers."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """All that was found as plain Python: numbers, strings, and lists and dicts of them, ready for JSON."""
+        """The result as plain Python values: numbers, strings, and lists and dicts of them, ready for JSON."""
 
     def _repr_html_(self) -> str:
-        """The summary, as a notebook shows it; in the colours of the page."""
+        """The summary as a notebook shows it, in the colours of the page."""
         return f'<pre style="overflow-x: auto">{escape(str(self))}</pre>'
 
 
 class Drawn(Result):
     """A result that draws itself.
 
-    Name the function of :mod:`elman.plotting` with the class, ``class Spectrum(Drawn, picture="plot_spectrum")``. A
-    result whose picture has options defines ``plot`` with them, and hands them to :meth:`_draw`.
+    A class names its function in :mod:`elman.plotting`: ``class Spectrum(Drawn, picture="plot_spectrum")``. A
+    result whose picture has options defines ``plot`` with them, and passes them to :meth:`_draw`.
     """
 
     _picture: ClassVar[str]
@@ -35,12 +35,12 @@ class Drawn(Result):
             cls._picture = picture
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw it with matplotlib, as the function of :mod:`elman.plotting` named after the result describes.
+        """Draw it with matplotlib; see the function in :mod:`elman.plotting` that is named after the result.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; those of a new figure by default.
+            Where to draw; by default the axes of a new figure.
 
         Returns
         -------
@@ -54,5 +54,5 @@ class Drawn(Result):
         return self._draw(ax)
 
     def _draw(self, *args: Any, **options: Any) -> Any:
-        """Call the function that draws it; only now is matplotlib imported."""
+        """Call the function that draws it; matplotlib is imported only here."""
         return getattr(import_module("elman.plotting"), self._picture)(self, *args, **options)

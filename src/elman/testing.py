@@ -1,6 +1,6 @@
-"""Checks for people who add cells or layers: derivatives against differences, and the promises that hold bit for bit.
+"""Checks for people who add cells or layers: derivatives against differences, and bitwise promises.
 
-Each function returns nothing and raises AssertionError with what was compared and by how much it differed.
+Each function returns nothing, and raises AssertionError with what was compared and by how much it differed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def check_adjoint(lin: Linearization, *, vectors: int = 3, rtol: float = 1e-12, 
     vectors : int, default 3
         Vectors K for each sequence.
     rtol : float, default 1e-12
-        Largest difference relative to ``|u| |J v|``; about 1e-4 is right for float32.
+        Largest allowed difference relative to ``|u| |J v|``; about 1e-4 is right for float32.
     rng : None, int or numpy.random.Generator
         Source of the vectors.
 
     Raises
     ------
     AssertionError
-        Naming the window and the difference.
+        With the window and the difference.
     """
     rng = generator(rng)
     vectors, rtol = size(vectors, "vectors"), number(rtol, "rtol")
@@ -86,19 +86,19 @@ def check_gradients(
     h0 : array_like or tuple of array_like, optional
         Initial state.
     directions : int, default 4
-        Directions for each kind of argument.
+        Number of directions for each kind of argument.
     rtol : float, default 1e-7
-        Largest relative difference: what differences in float64 can resolve.
+        Largest allowed relative difference: what differences in float64 can resolve.
     rng : None, int or numpy.random.Generator
-        Source of directions and weights of the scalar.
+        Source of the directions and of the weights of the scalar.
     **options
-        Further arguments of ``model.trace``, such as ``lengths``, ``reset`` or ``training=True``; what a training pass
-        draws is then the same in every pass.
+        Further arguments of ``model.trace``, such as ``lengths``, ``reset`` or ``training=True``; every training pass
+        then draws the same random numbers.
 
     Raises
     ------
     AssertionError
-        Naming the argument and the difference.
+        With the argument and the difference.
     """
     rng = generator(rng)
     x = real_numbers(x, "x").astype(np.float64)
@@ -139,9 +139,9 @@ def check_gradients(
 
 
 def _difference(scalar: Callable[[], float], value: Array, d: Array, h: float = 1e-5) -> float:
-    """Central difference of fourth order along d, changing ``value`` in place and putting it back.
+    """Central difference of fourth order along d; ``value`` is changed in place and restored.
 
-    The step is short because a relu has a kink, which a long one would often cross.
+    The step is short because a relu has a kink, which a long step would often cross.
     """
     start = value.copy()
     at = {}
@@ -155,9 +155,10 @@ def _difference(scalar: Callable[[], float], value: Array, d: Array, h: float = 
 def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = None, rng: Any = 0) -> None:
     """Assert all that a cell promises (:mod:`elman.cells.cell`).
 
-    Forward against ``step``; Jacobian and tangent against differences; backward as the transpose of tangent; gradients
-    against differences; the same bits alone and in a batch, in chunks, beside longer sequences, and for one to three
-    threads; the norms that kernels note; a state that is not finite reported; what the record says about the gates.
+    Forward is compared with ``step``; Jacobian, tangent and gradients with differences; backward with the transpose of
+    tangent; bits alone with those in a batch, in chunks, beside longer sequences, and with one to three threads; also
+    checked are the norms that kernels record, the report of a state that is not finite, and what the record says about
+    the gates.
 
     Parameters
     ----------
@@ -174,9 +175,9 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
     Raises
     ------
     AssertionError
-        Naming what failed.
+        With what failed.
     DTypeError
-        If it is no cell.
+        If it is not a cell.
     """
     if not isinstance(cell, Cell):
         raise DTypeError(f"cell must be an elman.cells.Cell, such as elman.cells.LSTM, got {kind(cell)}")
@@ -205,7 +206,7 @@ def check_cell(cell: Cell, variant: str | None = None, *, step: Step | None = No
 
 @contextmanager
 def _two_threads() -> Iterator[None]:
-    """Every work in slabs, however small: a kernel that ignores where its slab begins is found out."""
+    """Split all work into slabs, however small, so that a kernel that ignores where its slab begins is found out."""
     threads, least = get_num_threads(), parallel.SPLIT_FLOPS
     set_num_threads(2)
     parallel.SPLIT_FLOPS = 0
@@ -217,7 +218,7 @@ def _two_threads() -> Iterator[None]:
 
 
 def _check_norms(lin: Linearization, rng: np.random.Generator) -> None:
-    """What the kernels note on their way against the vectors that windows of that length give."""
+    """Compare the norms that kernels record with those of the vectors that windows of the same length give."""
     n, S, T = lin.n_sequences, lin.state_size, lin.n_steps
     v = rng.standard_normal((n, 2, S))
     pushed, pulled = np.empty((T, n, 2)), np.empty((T, n, 2))
@@ -231,9 +232,9 @@ def _check_norms(lin: Linearization, rng: np.random.Generator) -> None:
 
 
 def _check_failure(layer: Recurrent, x: Array) -> None:
-    """A state that stops being finite is reported, wherever in the weights it comes from.
+    """A state that stops being finite is reported, whichever weight causes it.
 
-    The kernels are given weights that the layer itself would refuse before them.
+    The kernels are given weights that the layer itself would refuse.
     """
     batch = layer.batch(x)
     for view in layer.params.values():
@@ -250,7 +251,7 @@ def _check_failure(layer: Recurrent, x: Array) -> None:
 
 
 def _check_gates(layer: Recurrent, x: Array) -> None:
-    """What the record says about its gates, without W_hh: each nonlinearity that is stored, and what a role carries on.
+    """Check what the record says about its gates, with W_hh = 0: each stored nonlinearity, and what each role does.
 
     Changes the layer.
     """
@@ -290,7 +291,7 @@ def _state(layer: Recurrent, rng: np.random.Generator, B: int) -> Any:
 
 
 def _check_forward(layer: Recurrent, step: Step, x: Array, h0: Any) -> None:
-    """The compiled states against the equation, in float64."""
+    """Compare the compiled states with the equation, in float64."""
     params = {k: v.astype(np.float64) for k, v in layer.params.items()}
     state, states = np.concatenate([part[0] for part in parts(h0)], axis=1).astype(np.float64), []
     for x_t in x.astype(np.float64):
@@ -301,7 +302,7 @@ def _check_forward(layer: Recurrent, step: Step, x: Array, h0: Any) -> None:
 
 
 def _check_jacobian(layer: Recurrent, x: Array, h0: Any) -> None:
-    """One step's Jacobian of the whole state against central differences in the initial one."""
+    """Compare one step's Jacobian of the whole state with central differences in the initial state."""
     J, h, sizes = layer.linearize(x, h0).jacobian(0, 0), 1e-6, layer.states.sizes
     places = [(i, j) for i, size in enumerate(sizes) for j in range(size)]
 
@@ -317,7 +318,7 @@ def _check_jacobian(layer: Recurrent, x: Array, h0: Any) -> None:
 
 
 def _check_bits(layer: Recurrent, rng: np.random.Generator) -> None:
-    """Alone and in any batch, whole and in chunks, one thread and two: not one bit differs."""
+    """Check that no bit differs alone and in any batch, whole and in chunks, with one thread and two."""
     x = rng.standard_normal((6, 33, layer.input_size)).astype(layer.dtype)
     whole, hn = layer(x)
     for B in (1, 2, 3, 4, 5, 7, 33):
@@ -336,7 +337,7 @@ def _check_bits(layer: Recurrent, rng: np.random.Generator) -> None:
 
 
 def _check_lengths(layer: Recurrent, rng: np.random.Generator) -> None:
-    """Sequences of several lengths: each as if alone, and rows of steps that there are not stay untouched."""
+    """Check sequences of several lengths: each as if alone, and rows beyond a sequence's end stay untouched."""
     x, lengths = rng.standard_normal((6, 9, layer.input_size)).astype(layer.dtype), np.arange(9) % 7
     trace = layer.trace(x, lengths=lengths, buffers=_Poisoned())
     (record,) = trace.records
@@ -364,6 +365,6 @@ class _Poisoned(Fresh):
 
 
 def _assert_close(got: Array, expected: Array, rtol: float, what: str) -> None:
-    """Compare relative to the largest expected entry."""
+    """Compare two arrays, relative to the largest expected entry."""
     error = float(abs(got - expected).max(initial=0.0) / max(abs(expected).max(initial=0.0), np.finfo(float).tiny))
     assert error <= rtol, f"{what} differ by {error:.2e} of the largest entry, more than {rtol:.0e}"

@@ -10,20 +10,26 @@ from pathlib import Path
 import torch
 
 STEPS = 10
+LONG = 100
 OPTIMIZERS = {
     "sgd": ("SGD", {"lr": 0.1}),
     "momentum": ("SGD", {"lr": 0.05, "momentum": 0.9}),
     "nesterov": ("SGD", {"lr": 0.05, "momentum": 0.8, "nesterov": True}),
     "adam": ("Adam", {"lr": 0.05}),
     "adam_other": ("Adam", {"lr": 0.2, "betas": [0.6, 0.7], "eps": 0.01}),
+    "adamw": ("AdamW", {"lr": 0.05, "weight_decay": 0.1}),
+    "rmsprop": ("RMSprop", {"lr": 0.02}),
+    "rmsprop_momentum": ("RMSprop", {"lr": 0.01, "alpha": 0.8, "eps": 0.001, "momentum": 0.7}),
 }
 
 
-def trajectory(name: str, keywords: dict, start: torch.Tensor, curvature: torch.Tensor, centre: torch.Tensor) -> list:
+def trajectory(
+    name: str, keywords: dict, start: torch.Tensor, curvature: torch.Tensor, centre: torch.Tensor, steps: int
+) -> list:
     theta = start.clone().requires_grad_()
     optimizer = getattr(torch.optim, name)([theta], **keywords)
     points = []
-    for _ in range(STEPS):
+    for _ in range(steps):
         optimizer.zero_grad()
         (curvature * (theta - centre) ** 2 / 2).sum().backward()
         optimizer.step()
@@ -56,8 +62,14 @@ def main() -> None:
         "centre": centre.tolist(),
         "curvature": curvature.tolist(),
         "trajectories": {
-            key: {"class": name, "keywords": keywords, "theta": trajectory(name, keywords, start, curvature, centre)}
+            key: {
+                "class": name,
+                "keywords": keywords,
+                "theta": points[:STEPS],
+                f"theta_{LONG}": points[-1],
+            }
             for key, (name, keywords) in OPTIMIZERS.items()
+            for points in [trajectory(name, keywords, start, curvature, centre, LONG)]
         },
         "mse": loss_case("mse_loss", torch.randn(3, 2, 4), torch.randn(3, 2, 4)),
         "cross_entropy": loss_case("cross_entropy", 3 * torch.randn(3, 2, 4), torch.randint(4, (3, 2))),

@@ -116,6 +116,9 @@ def test_the_rank_of_stored_numbers_is_exact_for_any_network(seed):
     W = rng.integers(-1, 2, (N, N)) * np.exp2(rng.integers(-40, 40, (N, 1)))
     v = rng.integers(-1, 2, N) * 2.0 ** rng.integers(-1000, 1000)
     assert stored_rank(W, v) == exact_rank(W, v)
+    # neighbouring numbers of the format are different modes
+    apart = np.diag([0.1, np.nextafter(0.1, 1)])
+    assert stored_rank(apart, np.ones(2)) == exact_rank(apart, np.ones(2)) == 2
     turned = rotated(gaussian_ring(7, 1.0), first(7), seed)
     assert stored_rank(*turned) == exact_rank(*turned) > 4
 

@@ -1,7 +1,6 @@
 """Memory capacity, exact and measured, and Fisher memory."""
 
 import json
-from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -10,7 +9,6 @@ import scipy.linalg
 
 import elman
 from elman.diagnostics.memory.capacity import MemoryCapacity, memory_capacity
-from elman.diagnostics.memory.controllable import stored_rank
 from elman.diagnostics.memory.fisher import fisher_memory
 from elman.diagnostics.memory.measured import measured_memory
 from elman.errors import ArgumentError, DTypeError, ShapeError
@@ -423,21 +421,6 @@ RANKS = {
 """Network, input and the dimension of what the input reaches, from its structure."""
 
 
-def rank_of_fractions(W, v):
-    """Rank of v, W v, ... by elimination in rational numbers."""
-    rows, x = [], [Fraction(float(a)) for a in v]
-    matrix = [[Fraction(float(a)) for a in row] for row in W]
-    while True:
-        rest = list(x)
-        for row, pivot in rows:
-            rest = [a - rest[pivot] * b for a, b in zip(rest, row, strict=True)]
-        pivot = next((i for i, a in enumerate(rest) if a), None)
-        if pivot is None:
-            return len(rows)
-        rows.append(([a / rest[pivot] for a in rest], pivot))
-        x = [sum(a * b for a, b in zip(row, x, strict=True)) for row in matrix]
-
-
 @pytest.mark.parametrize("name", RANKS)
 def test_rank_is_that_of_the_structure(name):
     W, v, rank = RANKS[name]
@@ -455,18 +438,6 @@ def test_rank_does_not_depend_on_the_basis(name):
     assert found.rank == rank
     assert found.rank_high >= rank
     assert found.exact == (found.rank_high == rank)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_exact_rank_is_that_of_rational_arithmetic(seed):
-    rng = np.random.default_rng(seed)
-    for n in (1, 2, 5, 7):
-        W = rng.integers(-2, 3, (n, n)) * 2.0 ** rng.integers(-60, 60, (n, n)) * (rng.random((n, n)) < 0.5)
-        v = rng.standard_normal(n) * (rng.random(n) < 0.6)
-        assert stored_rank(W, v) == rank_of_fractions(W, v)
-    apart = np.diag([0.1, np.nextafter(0.1, 1)])
-    assert stored_rank(apart, np.ones(2)) == 2
-    assert stored_rank(np.diag([0.1, 0.1]), np.ones(2)) == 1
 
 
 def test_states_of_a_float32_network_are_counted_at_its_rounding():

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import elman
-from elman.linearization.norms import row_norms, safe_norm
+from elman.kernels.squares import sum_of_squares
+from elman.norms import row_norms, safe_norm, smallest_exact, whole_norm
 
 T, B = 6, 3
 POWERS = (-1000, -900, -600, 600, 900, 1010)
@@ -40,6 +41,25 @@ def test_row_norms_against_exact_ones():
     usual = v[(exact > 1e-140) & (exact < 1e140)]
     assert len(usual) > 500
     assert np.array_equal(row_norms(usual), np.sqrt(np.square(usual).sum(axis=1)))
+
+
+@pytest.mark.parametrize("power", [-1074, -900, -600, -480, 0, 480, 600, 900, 1015])
+def test_one_norm_of_all_entries_against_the_exact_one(power):
+    """On both sides of where squares leave the range; within it the bits are those of the given sum."""
+    v = np.ldexp(np.random.default_rng(0).uniform(0.5, 1.0, (7, 9)), power)
+    assert whole_norm(v, sum_of_squares) == pytest.approx(math.hypot(*v.ravel()), rel=1e-15, abs=0)
+    assert elman.training.global_norm(v) == whole_norm(v, sum_of_squares)
+    if abs(power) <= 480:
+        assert whole_norm(v, sum_of_squares) == math.sqrt(sum_of_squares(v))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_smallest_norm_whose_squares_are_exact(dtype):
+    """A component that is just seen beside it has a normal square; a quarter of it has not."""
+    info = np.finfo(dtype)
+    seen = smallest_exact(dtype) * math.sqrt(float(info.eps))
+    assert float(info.tiny) <= seen**2 * (1 + 1e-15)
+    assert (seen / 2) ** 2 < float(info.tiny)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])

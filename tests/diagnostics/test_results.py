@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse
 
 import elman
+from elman import precompile
 from elman.results import Drawn, Result
 
 RNG = np.random.default_rng(0)
@@ -39,6 +40,13 @@ MADE = {
     "Explanation": DIAGNOSIS.explain,
     "TunedPrescription": DIAGNOSIS.prescribe,
     "Prescription": lambda: DIAGNOSIS.prescription,
+    "GrowthCurve": lambda: DIAGNOSIS.curve,
+    "Horizon": lambda: DIAGNOSIS.horizon,
+    "Trial": lambda: DIAGNOSIS.explain().trials[0],
+    "PathShares": lambda: elman.diagnose(elman.GRU(2, 4, rng=0), X, rng=0).explain().paths,
+    "Comparison": lambda: DIAGNOSIS.verify().random,
+    "WeightFacts": lambda: elman.diagnose(elman.RNN(2, 4, rng=0), X, level="weights", rng=0).facts,
+    "WarmupTimes": lambda: precompile.WarmupTimes({"RNN": {"float64": 1.5}, "LSTM": {"float64": 2.0}}, None),
     "Causes": lambda: DIAGNOSIS.causes,
     "BidirectionalDiagnosis": both_ways,
     "BidirectionalVerification": lambda: both_ways().verify(),
@@ -57,7 +65,12 @@ MADE = {
     "MeasuredMemory": lambda: elman.measured_memory(RNG.standard_normal((99, 3)), RNG.standard_normal(99)),
     "History": lambda: trained()[0],
     "Monitor": lambda: trained()[1],
+    "Scores": lambda: elman.forecast.scores(X[..., 0], {"<zero>": 0 * X[..., 0]}),
+    "Minimization": lambda: elman.minimize(elman.Readout(2, 1, rng=0), X[0], X[0, :, :1], progress=False),
+    "ReadoutSolution": lambda: elman.Readout(2, 1, rng=0).solve(X, X[..., :1]),
 }
+
+ON_ONE_LINE = {"Causes", "GrowthCurve", "Horizon", "Prescription", "Trial", "WeightFacts"}
 
 
 def classes(module):
@@ -70,20 +83,22 @@ def test_whatever_has_a_summary_and_plain_values_is_a_result():
     found = [c for name in names for c in classes(importlib.import_module(name))]
     strangers = [c.__name__ for c in found if {"__str__", "to_dict"} <= vars(c).keys() and not issubclass(c, Result)]
     assert not strangers
-    drawn = {c.__name__ for c in found if issubclass(c, Drawn)} - {"Drawn"}
-    assert drawn <= MADE.keys()
+    concrete = {c.__name__ for c in found if issubclass(c, Result) and not inspect.isabstract(c)}
+    assert concrete == MADE.keys()
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_it_prints_becomes_plain_and_shows_itself(name):
     result = MADE[name]()
     assert type(result).__name__ == name
-    json.dumps(result.to_dict())
+    plain = result.to_dict()
+    text = json.dumps(plain)
+    assert json.dumps(json.loads(text)) == text, "keys that are not strings would not come back"
     page = result._repr_html_()
     inner = page.removeprefix('<pre style="overflow-x: auto">').removesuffix("</pre>")
     assert inner != page
     assert "<" not in inner
-    assert inner.count("\n") == str(result).count("\n") > 0 or name in ("Causes", "Prescription")
+    assert inner.count("\n") == str(result).count("\n") > 0 or name in ON_ONE_LINE
     if isinstance(result, Drawn):
         drawn = result.plot()
         artists = [a for ax in np.ravel(getattr(drawn, "axes", drawn)) for a in np.ravel(ax)]

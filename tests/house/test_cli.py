@@ -214,7 +214,6 @@ def test_cells_stacks_and_kinds_of_file(capsys, tmp_path, ending, inputs):
     if ending == "npz":
         np.savez(path, **layer.state_dict())
     elif ending == "safetensors":
-        pytest.importorskip("safetensors")
         elman.interop.save_safetensors(layer, path)
     else:
         torch = pytest.importorskip("torch")
@@ -239,7 +238,6 @@ STATED = [
 
 @pytest.mark.parametrize("make", STATED)
 def test_what_the_file_states_is_obeyed(capsys, tmp_path, inputs, make):
-    pytest.importorskip("safetensors")
     model = make()
     elman.interop.save_safetensors(model, tmp_path / "w.safetensors")
     code, out, err = run(capsys, "diagnose", tmp_path / "w.safetensors", "--input", inputs)
@@ -250,7 +248,6 @@ def test_what_the_file_states_is_obeyed(capsys, tmp_path, inputs, make):
 
 
 def test_what_is_stated_is_printed_in_one_order(capsys, tmp_path, inputs):
-    pytest.importorskip("safetensors")
     elman.interop.save_safetensors(STATED[5](), tmp_path / "w.safetensors")
     _, out, _ = run(capsys, "diagnose", tmp_path / "w.safetensors", "--input", inputs)
     stated = "STATED by the file: Network(at='end'), layer. GRU(reset_after=False), readout. Readout()"
@@ -259,7 +256,6 @@ def test_what_is_stated_is_printed_in_one_order(capsys, tmp_path, inputs):
 
 def test_an_identity_network_that_explodes_is_said_to_explode(capsys, tmp_path, inputs):
     """As a tanh network it would be saturated, and its gradient vanish."""
-    pytest.importorskip("safetensors")
     layer = elman.RNN(2, 6, nonlinearity="identity", rng=0)
     layer.params["weight_hh_l0"][...] *= 1.5
     elman.interop.save_safetensors(layer, tmp_path / "w.safetensors")
@@ -281,7 +277,6 @@ def test_an_identity_network_that_explodes_is_said_to_explode(capsys, tmp_path, 
     ],
 )
 def test_what_contradicts_the_file_is_refused(capsys, tmp_path, make, flags, words):
-    pytest.importorskip("safetensors")
     path = tmp_path / "w.safetensors"
     elman.interop.save_safetensors(make(), path)
     code, out, err = run(capsys, "diagnose", path, *flags)
@@ -300,7 +295,6 @@ def test_what_contradicts_the_file_is_refused(capsys, tmp_path, make, flags, wor
 )
 def test_what_agrees_with_the_file_or_stands_in_for_it(capsys, tmp_path, inputs, make, flags):
     """The same flags beside a file that states it, and beside one that cannot."""
-    pytest.importorskip("safetensors")
     layer = make()
     elman.interop.save_safetensors(layer, tmp_path / "w.safetensors")
     np.savez(tmp_path / "w.npz", **layer.state_dict())
@@ -353,19 +347,32 @@ def test_a_part_of_a_checkpoint(capsys, checkpoint, inputs, prefix):
     assert str(elman.diagnose(expected, np.load(inputs), rng=0)) in out
 
 
+def test_a_file_of_save_is_diagnosed_as_what_it_is(capsys, tmp_path, inputs):
+    net = elman.Network(elman.GRU(2, 4, reset_after=False, rng=0), elman.Readout(4, 1, rng=1))
+    elman.save(tmp_path / "model.safetensors", net, training={"weight_hh_l0": np.zeros((3, 3))})
+    code, out, err = run(capsys, "diagnose", tmp_path / "model.safetensors", "--input", inputs)
+    assert (code, err) == (0, "")
+    assert "STATED by the file: Network(at='steps'), layer. GRU(reset_after=False), readout. Readout()" in out
+    assert str(elman.diagnose(net, np.load(inputs), rng=0)) in out
+    assert "NOT USED" not in out
+
+
 def test_what_a_file_holds_is_listed(capsys, checkpoint):
     _, path = checkpoint
-    code, _, err = run(capsys, "diagnose", path)
-    assert code == 1
-    assert "'state_dict' (OrderedDict)" in err
-    assert "--key" in err
-    for more in ([], ["--prefix", "head."], ["--prefix", "nothing."]):
-        code, _, err = run(capsys, "diagnose", path, "--key", "state_dict", *more)
+    # the one entry that holds tensors by name need not be told
+    for more in ([], ["--key", "state_dict"], ["--prefix", "head."], ["--key", "state_dict", "--prefix", "nothing."]):
+        code, _, err = run(capsys, "diagnose", path, *more)
         assert code == 1
         assert "encoder.rnn.weight_ih_l0 (20, 2)" in err
         assert "at the prefix 'decoder.' or 'encoder.rnn.'" in err
         assert err.count("\n") == 1
     assert "no entry 'model'" in run(capsys, "diagnose", path, "--key", "model")[2]
+    torch, (model, path) = pytest.importorskip("torch"), checkpoint
+    torch.save({"epoch": 3, "state_dict": model.state_dict(), "average": model.state_dict()}, path)
+    code, _, err = run(capsys, "diagnose", path)
+    assert code == 1
+    assert "'state_dict' (OrderedDict)" in err
+    assert "--key" in err
 
 
 def test_a_long_list_is_shortened(capsys, tmp_path):
@@ -426,7 +433,6 @@ def test_a_pickle_of_another_kind_is_not_run(capsys, tmp_path):
     ],
 )
 def test_other_files_never_give_a_traceback(capsys, tmp_path, content, words):
-    pytest.importorskip("safetensors")
     pytest.importorskip("torch")
     path = tmp_path / "w"
     path.write_bytes(content)

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import pkgutil
 import re
 
 import matplotlib
@@ -98,6 +99,25 @@ def test_every_public_name_is_in_the_reference():
     assert not missing
 
 
+def documented():
+    """Objects that a directive of the reference shows; of a module, also its own public functions and classes."""
+    for directive, name, options in re.findall(r"^\.\. (?:auto|py:)(\w+):: (\S+)\n((?:   :.*\n)*)", reference(), re.M):
+        thing = pkgutil.resolve_name(name)
+        yield thing
+        if directive == "module" and ":no-members:" not in options:
+            yield from (getattr(thing, each) for each in getattr(thing, "__all__", vars(thing)))
+
+
+def test_every_public_name_of_a_part_is_in_the_reference():
+    shown = list(documented())
+    parts = [m.name for m in pkgutil.walk_packages(elman.__path__, "elman.") if m.ispkg]
+    modules = [module for module in map(importlib.import_module, parts) if hasattr(module, "__all__")]
+    assert len(modules) > 10
+    for module in modules:
+        missing = [name for name in module.__all__ if not any(getattr(module, name) is each for each in shown)]
+        assert not missing, module.__name__
+
+
 def test_every_documented_object_exists():
     """Directives of autodoc name things that can be imported."""
     named = re.findall(r"^\.\. auto\w+:: (\S+)", reference(), re.M)
@@ -123,3 +143,10 @@ def test_nothing_refers_to_what_is_not_in_the_project():
     for page in DOCS.rglob("*.md"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r"\.\./shared|/work/|/tmp/|/root/", text), page.name
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_no_line_begins_with_a_percent_sign(page):
+    """MyST takes such a line for a comment and drops it."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert not [n for n, line in enumerate(lines, 1) if line.lstrip().startswith("%")]

@@ -64,7 +64,7 @@ def promised(argument, title):
         return NonFiniteError
     if title == "NaN" and argument in ("lengths", "reset"):
         return DTypeError  # NaN makes the array one of floating-point numbers
-    if title == "list of masked" and argument in ("d_output", "reset"):
+    if title == "list of masked" and argument in ("d_output", "d_states", "reset"):
         return ShapeError, DTypeError  # a list where one array is due
     if title == "number" and argument == "plot_forecast(years)":
         return ShapeError  # an array without axes
@@ -77,30 +77,32 @@ KINDS = {
     "array": (
         "start h0 d_output d_hn lengths reset state x_t W v u s0 inputs states series frame start jacobians "
         "gains input_variances x_const starts window trajectories levels input_mean input_sd "
-        "input_autocorrelation lags theta gradient weights mapping norms y x"
+        "input_autocorrelation lags theta gradient weights mapping norms y x sample_weight d_states"
     ),
     "flag": (
         "clear bias batch_first bidirectional learn_initial_state reset_after training need_x keep_output reverse "
-        "bounds singular_values nesterov progress initial_state"
+        "readout_only bounds singular_values nesterov progress initial_state restore_best best_only"
     ),
     "number": (
         "dropout recurrent_dropout zoneout forget_bias lr momentum eps betas max_norm clip_norm threshold "
         "tolerance target gain radius input_variance bias_variance noise_variance slow tol separation "
-        "probability amount rtol factor"
+        "probability amount rtol factor clip_value weight_decay alpha min_delta temperature"
     ),
     "size": (
         "input_size hidden_size output_size num_layers proj_size batch_size epochs truncation checkpoint "
         "n_steps T n t t0 t1 sequence layer vectors every sequences length stride delay symbols bits k warmup "
-        "settle interval blocks max_lag max_iterations max_runs max_sequences points point split directions"
+        "settle interval blocks max_lag max_iterations max_runs max_sequences points point split directions patience "
+        "washout accumulate steps"
     ),
-    "choice": "nonlinearity at loss level lever at variant activation recurrent_activation",
+    "choice": "nonlinearity at loss level lever at variant activation recurrent_activation method missing",
     "dtype": "dtype dtypes",
     "rng": "rng",
     "initializer": "weight_ih_init weight_hh_init bias_init weight_init initializer weight_ih weight_hh",
     "object": (
         "trace buffers optimizer callbacks validation net model readout update cells lin step jvp vjp cell "
         "metadata source node branch key prefix path name options ax axes default d_state rows batch d a "
-        "packed layout version parameters gates shape output output_shape args kwargs"
+        "packed layout version parameters gates shape output output_shape args kwargs history scaler notes cells "
+        "info monitor record ridge frozen metrics regularizers resume schedule train"
     ),
 }
 """What an argument of this name is. The errors for ``rng``, initialisers and objects are tested where they belong."""
@@ -111,7 +113,8 @@ RECORDS = {
     "CovariantVectors", "Diagnosis", "Explanation", "FisherMemory", "FixedPoints", "GradientFlow", "History",
     "LyapunovSpectrum", "MeanField", "MeasuredMemory", "MemoryCapacity", "PartialSpectrum", "PhaseDiagram",
     "Prescription", "Pseudospectrum", "Spectrum", "SpectrumByGate", "TunedPrescription", "Verification",
-    "Linearization", "interop.OnnxLayer", "interop.StatedWeights",
+    "Linearization", "Minimization", "ReadoutSolution", "Saved", "datasets.Windows",
+    "interop.OnnxLayer", "interop.StatedWeights",
 }  # fmt: skip
 """Results: made by the package alone, so their constructors check nothing. Their methods count."""
 
@@ -156,6 +159,11 @@ def rnn(**options):
 
 def network():
     return elman.Network(rnn(), elman.Readout(5, 1, rng=1))
+
+
+def speaker():
+    """A network that can go on from its own outputs."""
+    return elman.Network(rnn(), elman.Readout(5, 2, rng=1))
 
 
 def backward(model, d_output=None, **others):
@@ -254,6 +262,18 @@ CALLS = {
         ("x", "array", network(), X),
         ("d_output", "array", lambda v: backward(network(), v), np.ones((4, 3, 1))),
         ("need_x", "flag", lambda v: backward(network(), need_x=v)),
+        ("readout_only", "flag", lambda v: backward(network(), readout_only=v)),
+        ("y", "array", lambda v: network().evaluate(X, v), np.ones((4, 3, 1))),
+        ("sample_weight", "array", lambda v: network().evaluate(X, np.ones((4, 3, 1)), sample_weight=v), np.ones(3)),
+        ("missing", "choice", lambda v: network().evaluate(X, np.ones((4, 3, 1)), missing=v)),
+        ("metrics", "choice", lambda v: network().evaluate(X, np.ones((4, 3, 1)), v)),
+        ("x of predict_proba", "array", lambda v: network().predict_proba(v), X),
+        ("prefix", "array", lambda v: speaker().generate(v, 2), X),
+        ("steps", "size", lambda v: speaker().generate(X, v)),
+        ("temperature", "number", lambda v: speaker().generate(np.zeros((4, 3), int), 2, temperature=v)),
+        ("x_t", "array", network().stepper(3), X[0]),
+        ("batch_size", "size", lambda v: network().stepper(v)),
+        ("d_states", "array", lambda v: backward(network(), d_states=v), np.ones((4, 3, 5))),
         ("training", "flag or none", lambda v: network().trace(X, training=v)),
         ("mapping", "array", loaded(network(), "readout.bias"), np.ones(1)),
         ("y", "array", lambda v: network().loss_start(X, v), Y),
@@ -295,6 +315,49 @@ CALLS = {
         ("betas", "number", lambda v: elman.Adam(betas=(v, 0.9))),
         ("betas", "number", lambda v: elman.Adam(betas=(0.9, v))),
     ],
+    "AdamW": [
+        *arguments(elman.AdamW, {"number": "lr eps weight_decay"}),
+        ("betas", "number", lambda v: elman.AdamW(betas=(v, 0.9))),
+    ],
+    "RMSprop": arguments(elman.RMSprop, {"number": "lr alpha eps momentum"}),
+    "KeepBest": arguments(elman.KeepBest, {"number": "min_delta"}),
+    "EarlyStopping": arguments(
+        elman.EarlyStopping, {"size": "patience", "number": "min_delta", "flag": "restore_best"}, patience=3
+    ),
+    "ModelCheckpoint": arguments(elman.ModelCheckpoint, {"size": "every", "flag": "best_only"}, path="never written"),
+    "Readout.solve": [
+        (name, kind, lambda v, name=name: elman.Readout(2, 1).solve(**{"states": X, "y": Y, name: v}), *good)
+        for name, kind, *good in (
+            ("states", "array", X),
+            ("y", "array", Y),
+            ("washout", "size"),
+            ("batch_first", "flag"),
+        )
+    ],
+    "minimize": [
+        (
+            name,
+            kind,
+            lambda v, name=name: elman.minimize(
+                **{"net": network(), "x": X, "y": Y, "max_iterations": 1, "progress": False, name: v}
+            ),
+            *good,
+        )
+        for name, kind, *good in (
+            ("x", "array", X),
+            ("y", "array", Y),
+            ("lengths", "array", np.array([4, 2, 1])),
+            ("reset", "array", np.zeros((4, 3), bool)),
+            ("sample_weight", "array", np.ones(3)),
+            ("missing", "choice"),
+            ("method", "choice"),
+            ("loss", "choice"),
+            ("max_iterations", "size"),
+            ("batch_size", "size"),
+            ("tolerance", "number"),
+            ("progress", "flag"),
+        )
+    ],
     "optimizer": [
         ("gradient", "array", lambda v: elman.Adam().step(np.ones(3), v), np.ones(3)),
         ("theta", "array", lambda v: elman.Adam().step(v, np.ones(3)), np.ones(3)),
@@ -318,6 +381,10 @@ CALLS = {
             ("lengths", "array", np.array([4, 2, 1])),
             ("reset", "array", np.zeros((4, 3), bool)),
             ("loss", "choice"),
+            ("sample_weight", "array", np.ones(3)),
+            ("missing", "choice"),
+            ("accumulate", "size"),
+            ("clip_value", "number"),
         )
     ],
     "Monitor": [
@@ -592,10 +659,23 @@ ELSEWHERE |= {
     "to_onnx(layer)": ("object", elman.interop.to_onnx),
     "to_onnx(path)": ("path or none", lambda v: elman.interop.to_onnx(rnn(), v)),
     "save_safetensors(model)": ("object", lambda v: elman.interop.save_safetensors(v, "never written")),
+    "CSVLog(path)": ("path", elman.CSVLog),
+    "ModelCheckpoint(path)": ("path", elman.ModelCheckpoint),
+    "minimize(net)": ("object", lambda v: elman.minimize(v, X, Y)),
+    "mse(output, metric)": ("array", lambda v: elman.metrics.mse(v, OUTPUT), OUTPUT),
+    "rmse(target)": ("array", lambda v: elman.metrics.rmse(OUTPUT, v), OUTPUT),
+    "mae(weight)": ("array", lambda v: elman.metrics.mae(OUTPUT, OUTPUT, v), np.ones(4)),
+    "accuracy(output)": ("array", lambda v: elman.metrics.accuracy(v, CLASSES), OUTPUT),
+    "Cosine(epochs)": ("size", elman.schedules.Cosine),
+    "StepDecay(factor)": ("number", lambda v: elman.schedules.StepDecay(2, v)),
+    "OnPlateau(patience)": ("size", elman.schedules.OnPlateau),
     "check_cell(cell)": ("object", elman.testing.check_cell),
+    "astype(dtype)": ("dtype", lambda v: network().astype(v)),
+    "save(path)": ("path", lambda v: elman.save(v, rnn())),
+    "save(net)": ("object", lambda v: elman.save("never written", v)),
+    "load(path)": ("path", elman.load),
 }
-NEEDS = {"save_safetensors": "safetensors", "load_safetensors": "safetensors", "load_pt": "torch", "from_onnx": "onnx"}
-NEEDS["to_onnx"] = "onnx"
+NEEDS = {"load_pt": "torch", "from_onnx": "onnx", "to_onnx": "onnx"}
 PLOTS = {name: getattr(elman.plotting, name) for name in elman.plotting.__all__}
 ELSEWHERE |= {
     f"{name}({next(iter(inspect.signature(plot).parameters))})": ("object", functools.partial(plotted, plot))

@@ -183,7 +183,7 @@ def test_bfloat16_weights():
 def test_named_parameters():
     torch = pytest.importorskip("torch")
     module, layer = torch.nn.RNN(D, H), elman.RNN(D, H, rng=0)
-    with pytest.raises(DTypeError, match=r"weight_ih_l0 .*detach\(\).*module.state_dict\(\) in the place of"):
+    with pytest.raises(DTypeError, match=r"weight_ih_l0 .*detach\(\).*module.state_dict\(\) instead of"):
         layer.load_state_dict(dict(module.named_parameters()))
     with pytest.raises(DTypeError, match="the weights must be a mapping of names to arrays.*got generator"):
         layer.load_state_dict(module.named_parameters())

@@ -22,6 +22,7 @@ PACKAGES = {
     "diagnostics": ["numpy", "scipy"],
     "testing": ["numpy", "scipy"],
     "training": ["numpy", "tqdm"],
+    "full_batch": ["numpy", "scipy.optimize", "tqdm"],
     "precompile": ["numpy", "tqdm"],
     "plotting": ["numpy", "scipy", "matplotlib"],
     "demo": ["numpy", "scipy", "matplotlib"],

@@ -168,8 +168,8 @@ def test_what_could_be_read_in_two_ways_is_refused_by_name(item):
         elman.fit(net, x, x[..., :Q], reset=[np.zeros(T, bool)] * B, progress=False)
     with pytest.raises(ShapeError, match="jacobians must be one array"):
         elman.JacobianStack([np.zeros((T, 2, 2))] * 2)
-    with pytest.raises(ShapeError, match=r"one array \(T_i, D\) a sequence.*x\[0\] has shape \(3,\)"):
-        layer([np.ones(D)] * 4)  # rows of one sequence, or sequences of one number a step?
+    with pytest.raises(ShapeError, match=r"one array \(T_i, D\) per sequence.*x\[0\] has shape \(3,\)"):
+        layer([np.ones(D)] * 4)  # rows of one sequence, or sequences of one number per step?
     with pytest.raises(ShapeError, match=r"x\[0\] has shape \(2, 5, 3\)"):
         layer([np.ones((2, 5, D))])
 

@@ -315,8 +315,8 @@ def test_a_subclass_may_compute_anything(keras):
         (lambda: elman.LSTM(D, H, proj_size=2), ArgumentError, "proj_size = 2"),
         (lambda: elman.GRU(D, H, learn_initial_state=True), ArgumentError, "learn_initial_state"),
         (lambda: elman.RNN(D, H, zoneout=0.2), ArgumentError, r"zoneout = \(0\.2"),
-        (lambda: elman.Readout(D, H), DTypeError, "Readout"),
-        (lambda: elman.Network(elman.GRU(D, H), elman.Readout(H, 1)), DTypeError, "Network"),
+        (lambda: elman.MGU(D, H), DTypeError, "MGU: Keras has no such layer"),
+        (lambda: elman.Network(elman.MGU(D, H), elman.Readout(H, 1)), DTypeError, "MGU: Keras has no such layer"),
     ],
 )
 def test_layers_that_keras_does_not_have(model, error, words):
@@ -380,6 +380,48 @@ def test_a_model_of_recurrent_layers_alone(keras):
     assert_close(from_keras(steps)(sequences())[0], keras.ops.convert_to_numpy(steps(sequences())))
 
 
+@pytest.mark.parametrize("at", ["steps", "end"])
+@pytest.mark.parametrize("head", ["Readout", "no bias", "tanh", "relu", "sigmoid", "identity"])
+def test_networks_there_and_back(keras, head, at):
+    k, name = keras.layers, {"identity": "linear"}.get(head, head)
+    ours = {"Readout": lambda: elman.Readout(2 * H, 3), "no bias": lambda: elman.Readout(2 * H, 3, bias=False)}.get(
+        head, lambda: elman.MLP(2 * H, 5, 3, head)
+    )()
+    layer = elman.GRU(D, H, 2, bidirectional=True, batch_first=True)
+    net = elman.Network(layer, ours, at=at)
+    net.theta[:] = np.random.default_rng(0).uniform(-0.7, 0.7, net.theta.size)
+    net = net.astype("float32")
+    dense = [k.Dense(3, use_bias=head != "no bias")] if isinstance(ours, elman.Readout) else [
+        k.Dense(5, activation=name), k.Dropout(0.3), k.Dense(3)
+    ]  # fmt: skip
+    recurrent = [k.Bidirectional(k.GRU(H, return_sequences=True)),
+                 k.Bidirectional(k.GRU(H, return_sequences=at == "steps"))]  # fmt: skip
+    model = keras.Sequential([keras.Input((T, D)), *recurrent, *dense])
+    lists = to_keras(net)
+    having = [layer for layer in model.layers if layer.get_weights()]
+    assert len(lists) == len(having)
+    for theirs, arrays in zip(having, lists, strict=True):
+        theirs.set_weights(arrays)
+    assert_close(net(sequences())[0], keras.ops.convert_to_numpy(model(sequences())))
+    back = from_keras(model)
+    assert repr(back) == repr(net)
+    assert back.theta.tobytes() == net.theta.tobytes()
+    assert from_keras(model, dtype="float64").readout.dtype == np.float64
+
+
+def test_dense_layers_alone(keras):
+    k, x = keras.layers, np.random.default_rng(0).standard_normal((4, D)).astype("float32")
+    for layers, kind in (([k.Dense(5, "relu"), k.Dense(2)], elman.MLP), ([k.Dense(2)], elman.Readout)):
+        model = randomize_model(keras.Sequential([keras.Input((D,)), *layers]))
+        made = from_keras(model)
+        assert type(made) is kind
+        assert_close(made(x), keras.ops.convert_to_numpy(model(x)))
+        assert all(
+            np.array_equal(a, b)
+            for a, b in zip([a for each in to_keras(made) for a in each], model.get_weights(), strict=True)
+        )
+
+
 def test_layers_of_noise_in_a_list(keras):
     layers = stack_of(keras, "GRU", {}, 2)
     mixed = [layers[0], *noise_of(keras), layers[1]]
@@ -400,9 +442,12 @@ def test_models_that_are_refused(keras):
             ArgumentError,
             "'linear', got 'softmax'.*layers alone",
         ),
+        (sequential(k.GRU(H), k.Dense(2, "tanh"), k.Dense(2, "tanh")), ArgumentError, "'linear', got 'tanh'"),
+        (sequential(k.GRU(H), k.Dense(2, "gelu"), k.Dense(2)), ArgumentError, "one of tanh, .*got 'gelu'"),
+        (sequential(k.GRU(H), k.Dense(2, use_bias=False), k.Dense(2)), ArgumentError, "use_bias must be True"),
         (sequential(k.Masking(), k.GRU(H)), DTypeError, "got Masking;"),
-        (sequential(k.GRU(H), k.Dense(2), k.Dense(2)), DTypeError, "got Dense;"),
-        (sequential(k.Dense(2)), DTypeError, "got Dense;"),
+        (sequential(k.GRU(H), k.Dense(2), k.Dense(2), k.Dense(2)), DTypeError, "got Dense;"),
+        (sequential(k.Dense(2), k.GRU(H)), DTypeError, "got Dense;"),
         (sequential(k.Dropout(0.5)), StateDictError, "training only"),
         (keras.Model(x, k.Add()([once, x])), ArgumentError, "chain of layers"),
         (keras.Model(x, [once, k.GRU(H)(once)]), ArgumentError, "chain of layers"),

@@ -1,8 +1,11 @@
 """PyTorch's modules and files: parity of outputs, exact weights both ways, and a refusal for everything else."""
 
+import argparse
+import functools
 import itertools
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,6 +246,62 @@ def test_a_network_becomes_a_module_dict_of_its_names():
     assert np.array_equal(elman.Network(*parts).theta, net.theta)
 
 
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu", "sigmoid", "identity"])
+def test_perceptrons_there_and_back(nonlinearity, dtype):
+    mlp = elman.MLP(3, 5, 2, nonlinearity, dtype=dtype, rng=0)
+    mlp.theta[:] = np.random.default_rng(1).standard_normal(mlp.theta.size)
+    module, x = to_torch(mlp), np.random.default_rng(0).standard_normal((6, 3)).astype(dtype)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(mlp(x), expected, rtol=1e-12 if dtype == "float64" else 1e-5, atol=1e-6)
+    back = from_torch(module)
+    assert repr(back) == repr(mlp)
+    assert back.theta.tobytes() == mlp.theta.tobytes()
+    inside = torch.nn.ModuleDict({"head": module})
+    assert from_torch(inside, prefix="head.").theta.tobytes() == mlp.theta.tobytes()
+    with pytest.raises(ArgumentError, match="nonlinearity must not be given"):
+        from_torch(module, nonlinearity="tanh")
+
+
+def test_modules_that_are_no_perceptron_and_no_network():
+    n = torch.nn
+    for module, error, words in (
+        (
+            n.Sequential(n.Linear(3, 4), n.Tanh(), n.Linear(4, 2, bias=False)),
+            ArgumentError,
+            'none as 2.bias.*prefix="0"',
+        ),
+        (n.Sequential(n.Linear(3, 4), n.GELU(), n.Linear(4, 2)), DTypeError, "parts as prefix: 0, 2"),
+        (n.Sequential(n.Linear(3, 4), n.Tanh(), n.Linear(4, 2), n.Tanh()), DTypeError, "parts as prefix: 0, 2"),
+        (n.ModuleDict({"layer": n.GRU(3, 4)}), DTypeError, "parts as prefix: layer"),
+        (n.ModuleDict({"layer": n.GRU(3, 4), "readout": n.Linear(5, 2)}), ShapeError, "readout must read"),
+        (n.ModuleDict({"layer": n.Linear(3, 4), "readout": n.Linear(4, 2)}), DTypeError, "a network is"),
+    ):
+        with pytest.raises(error, match=words):
+            from_torch(module)
+
+
+@pytest.mark.parametrize("at", ["steps", "end"])
+@pytest.mark.parametrize("head", [lambda: elman.Readout(8, 2, rng=1), lambda: elman.MLP(8, 5, 2, "relu", rng=1)])
+def test_networks_there_and_back(head, at):
+    net = elman.Network(elman.LSTM(3, 4, 2, bidirectional=True, rng=0, bias_init="uniform"), head())
+    modules, x = to_torch(net), np.random.default_rng(0).standard_normal((5, 2, 3))
+    with torch.no_grad():
+        hidden, _ = modules["layer"](torch.from_numpy(x))
+        np.testing.assert_allclose(modules["readout"](hidden).numpy(), net(x)[0], rtol=1e-11, atol=1e-14)
+    back = from_torch(modules, at=at)
+    assert back.at == at
+    assert repr(back.layer) == repr(net.layer)
+    assert back.theta.tobytes() == net.theta.tobytes()
+    narrow = from_torch(modules.float())
+    assert narrow.dtype == narrow.layer.dtype == np.float32
+    assert np.array_equal(narrow.theta, net.theta.astype("float32"))
+    # elman's own arrays say all of it
+    again = from_torch(net.state_dict())
+    assert repr(again) == repr(net)
+    assert again.theta.tobytes() == net.theta.tobytes()
+
+
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float8_e5m2", "float32"])
 def test_narrow_numbers_become_float32_exactly(kind):
     weights = {n: p.detach().to(getattr(torch, kind)) for n, p in module_of("GRU").named_parameters()}
@@ -367,8 +426,9 @@ def test_modules_that_are_refused(module, options, error, words):
         (lambda: elman.GRU(3, 4, learn_initial_state=True), ArgumentError, "learn_initial_state = True"),
         (lambda: elman.LSTM(3, 4, zoneout=0.1), ArgumentError, r"zoneout = \(0\.1"),
         (lambda: elman.LSTM(3, 4, recurrent_dropout=0.1), ArgumentError, "recurrent_dropout = 0.1"),
-        (lambda: elman.MLP(3, 4, 2), DTypeError, "MLP"),
-        (lambda: elman.Network(elman.RNN(3, 4), elman.MLP(4, 4, 2)), DTypeError, "MLP"),
+        (lambda: elman.MGU(3, 4), DTypeError, "MGU: PyTorch has no such layer"),
+        (lambda: elman.MLP(0, 4, 2), ArgumentError, "input_size = 0"),
+        (lambda: elman.Network(elman.GRU(3, 4), elman.Readout(4, 2), at="end"), ArgumentError, "piece by piece"),
     ],
 )
 def test_layers_that_torch_does_not_have(model, error, words):
@@ -422,10 +482,73 @@ def test_load_pt(tmp_path):
 def test_a_checkpoint_is_asked_by_key(tmp_path):
     path, module = tmp_path / "checkpoint.pt", module_of("GRU")
     torch.save({"epoch": 3, "state_dict": module.state_dict()}, path)
-    assert np.array_equal(from_torch(load_pt(path, key="state_dict")).theta, from_torch(module).theta)
-    for key, words in ((None, "'epoch' .*'state_dict'"), ("model", "'model'.*'state_dict'"), ("epoch", "int")):
+    for key in ("state_dict", None):  # which is the only entry that holds tensors by name
+        assert np.array_equal(from_torch(load_pt(path, key=key)).theta, from_torch(module).theta)
+    for key, words in (("model", "'model'.*'state_dict'"), ("epoch", "int")):
         with pytest.raises(StateDictError, match=words):
             load_pt(path, key=key)
+    torch.save({"epoch": 3, "state_dict": module.state_dict(), "average": module.state_dict()}, path)
+    with pytest.raises(StateDictError, match="'epoch' .*give its name as key .*such as 'state_dict' or 'average'"):
+        load_pt(path)
+    torch.save({"epoch": 3}, path)
+    with pytest.raises(StateDictError, match="'epoch' .*such as 'state_dict'"):
+        load_pt(path)
+
+
+class Settings(dict):
+    """As the hyperparameters in a checkpoint of Lightning: a dictionary whose entries are attributes."""
+
+    def __setstate__(self, state):
+        pytest.fail("an object of the file was made")
+
+
+class Running:
+    """Unpickling it would run text, by a function that torch's reader knows no rule for."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return exec, (f"open({str(self.mark)!r}, 'w')",)
+
+
+def test_weights_beside_other_things(tmp_path):
+    """What stands beside the weights is neither imported nor made nor run."""
+    path, mark, module = tmp_path / "lightning.ckpt", tmp_path / "ran", module_of("GRU")
+    settings = Settings(units=4)
+    settings.note = "n"
+    checkpoint = {
+        "epoch": 3,
+        "pytorch-lightning_version": "2.1.0",
+        "state_dict": {f"model.rnn.{k}": v for k, v in module.state_dict().items()},
+        "optimizer_states": [{"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]}],
+        "hyper_parameters": argparse.Namespace(units=4, folder=Path("data"), nested=[Settings(a=1)]),
+        "hparams": settings,
+        "callbacks": {Running(mark): {"best": np.float64(0.5)}},
+        "loops": functools.partial(print, Running(mark)),
+    }
+    torch.save(checkpoint, path)
+    for key in (None, "state_dict"):
+        weights = load_pt(path, key=key, prefix="model.rnn.")
+        assert weights.keys() == module.state_dict().keys()
+        assert all(np.array_equal(weights[k], v.numpy()) for k, v in module.state_dict().items())
+    assert not mark.exists()
+    with pytest.raises(StateDictError, match="under 'hyper_parameters', got the entries \\(none\\)"):
+        load_pt(path, key="hyper_parameters")
+    # nothing is left behind in torch: it refuses the file as before
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(path, weights_only=True)
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        torch.save({"w": torch.ones(2), "n": argparse.Namespace(a=1)}, path)
+        assert torch.load(path, weights_only=True)["n"].a == 1
+    with pytest.raises(StateDictError, match=r"'w' \(Tensor\), 'n'"):
+        load_pt(path)
+
+
+def test_an_object_as_a_whole_stays_refused(tmp_path):
+    torch.save(argparse.Namespace(w=torch.ones(2)), tmp_path / "a.pt")
+    with pytest.raises(StateDictError, match="it holds other objects, first argparse.Namespace.*Nothing of it was run"):
+        load_pt(tmp_path / "a.pt")
 
 
 class Malicious:

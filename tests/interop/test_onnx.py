@@ -1195,6 +1195,63 @@ def test_a_learned_initial_state_with_lengths(kind):
     assert_same(expected, flat(from_onnx(made)(x, lengths=[3, 0, 5])), "float32")
 
 
+HEADS = {
+    "Readout": lambda n, dtype: elman.Readout(n, 3, dtype=dtype, rng=1),
+    "no bias": lambda n, dtype: elman.Readout(n, 3, bias=False, dtype=dtype, rng=1),
+    **{
+        f"MLP {name}": lambda n, dtype, name=name: elman.MLP(n, 5, 3, name, dtype=dtype, rng=1)
+        for name in ("tanh", "relu", "sigmoid", "identity")
+    },
+}
+
+
+def with_head(layer, head, at):
+    net = elman.Network(layer, HEADS[head](layer.output_size, layer.dtype), at=at)
+    for name, value in net.readout.params.items():
+        value[...] = np.random.default_rng(len(name)).standard_normal(value.shape)
+    return net
+
+
+@pytest.mark.parametrize("at", ["steps", "end"])
+@pytest.mark.parametrize("head", HEADS)
+@FORMS
+def test_networks_in_float32(head, at, form):
+    net = with_head(small(random_layer("GRU", **form, dtype="float32")), head, at)
+    made = to_onnx(net)
+    onnx.checker.check_model(made, full_check=True)
+    for sizes in ({}, {"T": 1, "B": 1}):
+        x, h0, feed = question(net.layer, **sizes)
+        assert_same(flat(net(x, h0)), runtime(made, feed), "float32")
+    made = to_onnx(net, lengths=True, initial_state=False)
+    onnx.checker.check_model(made, full_check=True)
+    for lengths in ([5, 2, 4], [3, 0, 5], [0, 0, 0]):
+        x, _, _ = question(net.layer)
+        assert_same(flat(net(x, lengths=lengths)), runtime(made, {"x": x, "lengths": np.array(lengths)}), "float32")
+
+
+@pytest.mark.parametrize("at", ["steps", "end"])
+@OURS
+def test_networks_of_every_cell(kind, options, at):
+    form = {"num_layers": 2, "bidirectional": True, "batch_first": True, "learn_initial_state": True}
+    net = with_head(small(random_layer(kind, **options, **form)), "MLP tanh", at).astype("float32")
+    x, h0, feed = question(net.layer)
+    assert_same(flat(net(x, h0)), runtime(to_onnx(net), feed), "float32")
+    assert_same(flat(net(x)), runtime(to_onnx(net, initial_state=False), {"x": x}), "float32")
+
+
+def test_a_network_in_float64_and_its_layer_read_back(tmp_path):
+    net = with_head(random_layer("LSTM", num_layers=2), "MLP sigmoid", "steps")
+    made = to_onnx(net, tmp_path / "net.onnx")
+    assert made.doc_string == repr(net)
+    x, h0, feed = question(net.layer)
+    assert_same(flat(net(x, h0)), ReferenceEvaluator(made).run(None, feed), "float64")
+    assert np.array_equal(from_onnx(tmp_path / "net.onnx").layer.theta, net.layer.theta)
+    shapes = {v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in made.graph.output}
+    assert shapes == {"output": ["T", "B", 3], "hn": [2, "B", 6], "cn": [2, "B", 6]}
+    ended = to_onnx(with_head(random_layer("LSTM"), "Readout", "end"))
+    assert [d.dim_param or d.dim_value for d in ended.graph.output[0].type.tensor_type.shape.dim] == ["B", 3]
+
+
 def test_names_and_shapes():
     made = to_onnx(elman.LSTM(4, 6, num_layers=2, bidirectional=True, batch_first=True), lengths=True)
     shown = {
@@ -1231,8 +1288,17 @@ def test_the_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_refused_layers():
-    with pytest.raises(DTypeError, match=r"must be an elman.RNN, LSTM or GRU, got Network; of a network, give .layer"):
-        to_onnx(elman.Network(elman.RNN(2, 3), elman.Readout(3, 1)))
+    for made in (elman.MGU(2, 3), elman.Readout(3, 1), elman.Network(elman.MGU(2, 3), elman.Readout(3, 1))):
+        with pytest.raises(DTypeError, match=r"must be an elman.RNN, LSTM or GRU, or a Network of one, got"):
+            to_onnx(made)
+    with pytest.raises(ArgumentError, match="proj_size=2 cannot be expressed"):
+        to_onnx(elman.Network(elman.LSTM(4, 6, proj_size=2), elman.Readout(2, 1)))
+
+    class Mine(elman.Readout):
+        pass
+
+    with pytest.raises(ArgumentError, match="readout Mine cannot be written.*give to_onnx the network's .layer"):
+        to_onnx(elman.Network(elman.RNN(2, 3), Mine(3, 1)))
     with pytest.raises(ArgumentError, match="proj_size=2 cannot be expressed in ONNX: its LSTM has no projection"):
         to_onnx(elman.LSTM(4, 6, proj_size=2))
     with pytest.raises(ArgumentError, match=r"zoneout=\(0.1,\) cannot be expressed in ONNX"):

@@ -7,6 +7,7 @@ from numba import config, njit
 from elman.kernels.address import Convention
 from elman.kernels.compile import kernel
 from elman.kernels.flags import from_flags
+from elman.kernels.operands import rows_at
 from elman.kernels.vector import lanes, lanes_of
 
 TO_INTEGER, TO_NOTHING = Convention("R d n i", "i"), Convention("r d n i", "")
@@ -94,7 +95,7 @@ def test_a_read_only_array_may_be_read():
 
 @kernel
 def spread(flags, rs, to, to_rs, rows, n):
-    from_flags(flags, 1, rs, to, 2, to_rs, rows, n // lanes(to))
+    from_flags(rows_at(flags, 1, rs), rows_at(to, 2, to_rs), rows, n // lanes(to))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

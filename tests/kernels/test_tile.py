@@ -11,11 +11,11 @@ from numba import config, njit
 from numpy.lib.stride_tricks import as_strided
 
 from elman.kernels import tile
-from elman.kernels.compile import integer
 from elman.kernels.cover import SINGLE, TILES
 from elman.kernels.host import AVX2, AVX512, NEON, SSE2, host_for_tests, host_from_features
+from elman.kernels.operands import grid_at, rows_at
 from elman.kernels.tile import affine, padded, row_stride
-from elman.kernels.vector import lanes_of
+from elman.kernels.vector import lanes, lanes_of
 
 compiled = pytest.mark.skipif(
     config.DISABLE_JIT, reason="bits are promised for compiled code; NumPy sums in its own order"
@@ -81,7 +81,10 @@ def test_affine_against_a_matrix_product(K, Q, dtype):
 def product(N, V, init, io, i_rs, i_vs, factor, C, co, c_rs, down=0):
     """:func:`elman.kernels.tile.product`, which can be called from compiled code only."""
     K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks = factor
-    tile.product(down, N, V, init, io, i_rs, i_vs, K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks, C, co, c_rs)
+    tile.product(
+        down, N, V, grid_at(init, io, i_rs, i_vs), K, grid_at(A, ao, a_rs, a_ks), grid_at(P, po, p_vs, p_ks),
+        rows_at(C, co, c_rs),
+    )  # fmt: skip
 
 
 @njit(error_model="numpy")
@@ -90,8 +93,8 @@ def two_products(N, V, init, io, i_rs, i_vs, first, second, C, co, c_rs, down=0)
     K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks = first
     L, B, bo, b_rs, b_ks, Q, qo, q_vs, q_ks = second
     tile.two_products(
-        down, N, V, init, io, i_rs, i_vs, K, A, ao, a_rs, a_ks, P, po, p_vs, p_ks, L, B, bo, b_rs, b_ks, Q, qo, q_vs,
-        q_ks, C, co, c_rs,
+        down, N, V, grid_at(init, io, i_rs, i_vs), K, grid_at(A, ao, a_rs, a_ks), grid_at(P, po, p_vs, p_ks), L,
+        grid_at(B, bo, b_rs, b_ks), grid_at(Q, qo, q_vs, q_ks), rows_at(C, co, c_rs),
     )  # fmt: skip
 
 
@@ -384,13 +387,32 @@ def test_the_compiled_product_equals_its_twin(rows, columns, dtype):
         C, value = output(rows, columns, dtype)
         other, twin = output(rows, columns, dtype)
         (product if L is None else two_products)(rows, columns, *start, *factors, *C)
-        tile._array_products(0, rows, columns, *start, *itertools.chain(*factors), *other)
+        operands = itertools.chain(*((f[0], f[1:5], f[5:9]) for f in factors))
+        tile._array_products(0, rows, columns, start, *operands, other)
         assert value.shape == (rows, columns, n)
         if whole:
             assert C[0].tobytes() == other[0].tobytes()
         else:
             np.testing.assert_allclose(value, twin, rtol=0, atol=60 * np.finfo(dtype).eps)
             assert_sevens_elsewhere(other, twin)
+
+
+@njit(error_model="numpy")
+def from_nothing(N, V, K, A, P, C):
+    """Operands whose inner strides are those of rows and of packed panels."""
+    n = lanes(C)
+    tile.product(0, N, V, None, K, rows_at(A, 0, K), rows_at(P, 0, K * n), rows_at(C, 0, V * n))
+
+
+@pytest.mark.parametrize("N", [0, 1, 2, 3, 4, 7])
+@pytest.mark.parametrize("K", [0, 1, 9])
+def test_sums_without_a_start_begin_at_zero(N, K, dtype):
+    n, V, rng = lanes_of(dtype.itemsize), COLUMNS + 1, np.random.default_rng(N + K)
+    A, P = rng.integers(-9, 10, N * K).astype(dtype), rng.integers(-9, 10, V * K * n).astype(dtype)
+    C = np.full(N * V * n, np.nan, dtype)
+    from_nothing(N, V, K, A, P, C)
+    panels = P.reshape(V, K, n).swapaxes(0, 1).reshape(K, V * n)
+    assert (C.reshape(N, V * n) == A.reshape(N, K) @ panels).all()
 
 
 # ---- the tile for the processor
@@ -534,7 +556,3 @@ def test_no_tile_spills(processor, run_script, tmp_path):
 def test_the_search_for_spills_finds_those_of_a_tile_that_is_too_wide(processor, columns, run_script, tmp_path):
     (loops,) = loops_for(run_script, tmp_path, processor, ("float32",), columns)
     assert any(through_the_stack(lines) for count, lines in loops if count % (4 * columns) == 0)
-
-
-def test_integer_literals_have_the_type_of_sizes():
-    assert njit(lambda: integer(3))() == 3

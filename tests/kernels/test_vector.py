@@ -9,8 +9,8 @@ import pytest
 from numba import config, njit
 
 from elman.kernels.activations import sigmoid, tanh
-from elman.kernels.compile import integer
-from elman.kernels.elementwise import _array_loop, add_row, copy_row, elementwise
+from elman.kernels.elementwise import _array_loop, add_rows, copy_rows, elementwise
+from elman.kernels.operands import blocks, grid_at, rows_at, within
 from elman.kernels.vector import ArrayOps, lanes, lanes_of
 
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="compares compiled code")
@@ -36,17 +36,21 @@ compiled_call = njit(error_model="numpy")
 """Intrinsics are called from compiled code only."""
 
 
-def loop(formula, arrays, stores, reduce="finite"):
-    """The loop as a function."""
-    inner = elementwise(formula, arrays, stores, reduce)
-    if (arrays, reduce) == (2, "finite"):
-        return compiled_call(lambda a, ao, ar, b, bo, br, rows, vectors: inner(a, ao, ar, b, bo, br, rows, vectors))
-    if (arrays, reduce) == (3, "finite"):
+def loop(formula, operands, stores, reduce="finite"):
+    """The loop as a function of arrays with offsets and strides, whose rows follow each other."""
+    inner = elementwise(formula, operands, stores, reduce)
+    if (operands, reduce) == (2, "finite"):
         return compiled_call(
-            lambda a, ao, ar, b, bo, br, c, co, cr, rows, vectors: inner(a, ao, ar, b, bo, br, c, co, cr, rows, vectors)
+            lambda a, ao, ar, b, bo, br, rows, vectors: inner(rows_at(a, ao, ar), rows_at(b, bo, br), rows, 1, vectors)
         )
-    assert (arrays, reduce) == (1, "squares")
-    return compiled_call(lambda a, ao, ar, rows, vectors, q, qo: inner(a, ao, ar, rows, vectors, q, qo))
+    if (operands, reduce) == (3, "finite"):
+        return compiled_call(
+            lambda a, ao, ar, b, bo, br, c, co, cr, rows, vectors: inner(
+                rows_at(a, ao, ar), rows_at(b, bo, br), rows_at(c, co, cr), rows, 1, vectors
+            )
+        )
+    assert (operands, reduce) == (1, "squares")
+    return compiled_call(lambda a, ao, ar, rows, vectors, q, qo: inner(rows_at(a, ao, ar), rows, 1, vectors, q, qo))
 
 
 def test_lanes_fill_the_register(dtype):
@@ -175,14 +179,14 @@ def test_the_loop_equals_its_twin(reduce, dtype):
     if reduce == "squares":
         formula, q, q_twin = (lambda m, x: (x * x - 1.0,)), np.empty(4), np.empty(4)
         loop(formula, 1, (0,), reduce)(a, n, stride, 4, 2, q, 0)
-        _array_loop(formula, 1, (0,), reduce)(b, n, stride, 4, 2, q_twin, 0)
+        _array_loop(formula, 1, (0,), reduce, 1)((b, n, stride), 4, 1, 2, q_twin, 0)
         np.testing.assert_allclose(q, q_twin, rtol=1e-13)
     else:
         formula = lambda m, x, y: (x * y, x - y)  # noqa: E731
         c = a[::-1].copy()
         d = c.copy()
         assert loop(formula, 2, (0, 1))(a, n, stride, c, 0, stride, 4, 2) == 1
-        assert _array_loop(formula, 2, (0, 1), reduce)(b, n, stride, d, 0, stride, 4, 2) == 1
+        assert _array_loop(formula, 2, (0, 1), reduce, 1)((b, n, stride), (d, 0, stride), 4, 1, 2) == 1
         assert c.tobytes() == d.tobytes()
     assert a.tobytes() == b.tobytes()
 
@@ -208,12 +212,12 @@ def test_a_row_of_vectors_has_the_bits_of_each_alone(reduce, dtype):
 
         @compiled_call
         def run(x, y, off, rs, rows, vectors, q):
-            return inner(x, off, rs, y, off, rs, rows, vectors)
+            return inner(rows_at(x, off, rs), rows_at(y, off, rs), rows, 1, vectors)
     else:
 
         @compiled_call
         def run(x, y, off, rs, rows, vectors, q):
-            return inner(x, off, rs, y, off, rs, rows, vectors, q, integer(0))
+            return inner(rows_at(x, off, rs), rows_at(y, off, rs), rows, 1, vectors, q, 0)
 
     for vectors in VECTORS:
         stride = vectors * n + 3
@@ -259,13 +263,70 @@ def test_squares_are_added_up_in_sixteen_sums_whatever_the_vector(vectors):
 @pytest.mark.parametrize("name", ["copy", "add"])
 def test_rows_of_any_length_are_copied_and_added(name, dtype):
     """Whole vectors, and the numbers that fill none; nothing else is written."""
-    inner = copy_row if name == "copy" else add_row
-    run = compiled_call(lambda to, toff, a, off, n: inner(to, toff, a, off, n))
+    inner = copy_rows if name == "copy" else add_rows
+    run = compiled_call(
+        lambda to, toff, to_rs, a, off, a_rs, N, n: inner(rows_at(to, toff, to_rs), rows_at(a, off, a_rs), N, n)
+    )
     rng = np.random.default_rng(16)
     for length in range(4 * lanes_of(dtype.itemsize) + 2):
-        a, to = (rng.normal(size=length + 9).astype(dtype) for _ in range(2))
-        expected = to.copy()
-        part = expected[5 : 5 + length]
-        part[...] = a[2 : 2 + length] + (part if name == "add" else 0)
-        run(to, 5, a, 2, length)
-        assert to.tobytes() == expected.tobytes()
+        for N in (0, 1, 3):
+            a, to = (rng.normal(size=N * (length + gap) + 9).astype(dtype) for gap in (2, 1))
+            expected = to.copy()
+            for row in range(N):
+                part = expected[5 + row * (length + 1) :][:length]
+                part[...] = a[2 + row * (length + 2) :][:length] + (part if name == "add" else 0)
+            run(to, 5, length + 1, a, 2, length + 2, N, length)
+            assert to.tobytes() == expected.tobytes()
+
+
+@compiled_call
+def blend(shared, s_rs, x, x_rs, out, N, K, vectors, q, first):
+    """One row of ``shared`` for each K of x, to rows of ``out`` that follow each other."""
+    each = grid_at(shared, 1, s_rs, 0), grid_at(x, 0, K * x_rs + 1, x_rs)
+    _blend(*each, rows_at(out, 0, vectors * lanes(x)), N, K, vectors, q, first)
+
+
+_blend = elementwise(lambda m, a, b, _: (a - b, 2.0), 3, (2, 1), "squares")
+
+
+@pytest.mark.parametrize("dims", [(0, 2, 1), (2, 0, 1), (1, 1, 3), (3, 2, 2), (2, 5, 1)])
+def test_operands_of_a_grid_have_a_stride_of_their_own_for_each_axis(dims, dtype):
+    """Rows that K others share, and rows with a gap after each K; a plain number fills whole vectors."""
+    N, K, vectors = dims
+    n, rng = vectors * lanes_of(dtype.itemsize), np.random.default_rng(17)
+    s_rs, x_rs = n + 2, n + 1
+    shared = rng.normal(size=1 + max(N, 1) * s_rs).astype(dtype)
+    x = rng.normal(size=max(N, 1) * (K * x_rs + 1)).astype(dtype)
+    out, q, expected = np.full(N * K * n, 7, dtype), np.full(N * K + 3, 7.0), x.copy()
+    differences = np.empty((N, K, n), dtype)
+    for i, k in np.ndindex(N, K):
+        row = slice(i * (K * x_rs + 1) + k * x_rs, i * (K * x_rs + 1) + k * x_rs + n)
+        differences[i, k] = shared[1 + i * s_rs :][:n] - x[row]
+        expected[row] = 2.0
+    blend(shared, s_rs, x, x_rs, out, N, K, vectors, q, 2)
+    assert out.tobytes() == differences.tobytes()
+    assert x.tobytes() == expected.tobytes()
+    np.testing.assert_allclose(q[2:-1], np.square(differences, dtype=float).sum(axis=-1).ravel(), rtol=1e-14)
+    assert q[[0, 1, -1]].tolist() == [7, 7, 7]
+
+
+@compiled_call
+def parts(a, offset, stride, width):
+    """Numbers in blocks of an operand, and the same by ``within``."""
+    rows = rows_at(a, offset, stride)
+    first, second, third = blocks(rows, width, 3)
+    out = np.zeros((3, 2, 4), a.dtype)
+    flat = out.reshape(-1)
+    for i, block in enumerate((first, second, third)):
+        copy_rows(rows_at(flat, i * 8, 4), block, 2, width)
+    copy_rows(rows_at(flat, 3, 4), within(rows, 2 * width), 2, 1)
+    return out
+
+
+def test_blocks_are_parts_of_each_row(dtype):
+    a = np.arange(40).astype(dtype)
+    out = parts(a, 5, 12, 3)
+    rows = np.stack([a[5:17], a[17:29]])
+    for i in range(3):
+        assert (out[i, :, :3] == rows[:, i * 3 : i * 3 + 3]).all()
+    assert (out[0, :, 3] == rows[:, 6]).all()

@@ -153,7 +153,7 @@ def test_what_is_not_kept_says_why():
         assert mapping.get(name) is None
         with pytest.raises(KeyError, match=f"{name}.*states before every 4 steps.*leave checkpoint out"):
             mapping[name]
-    assert repr(trace) == "Trace(output (9, 2, 5), checkpoint=4)"
+    assert repr(trace) == f"Trace(output (9, 2, 5), checkpoint=4, {trace.nbytes / 1e3:.3g} kB)"
     whole = layer.trace(x)
     assert whole.checkpoint == 0
     assert "h_l0" in repr(whole)

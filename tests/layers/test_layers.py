@@ -457,7 +457,7 @@ class TestNoise:
         losses = {}
         for name, options in (("plain", {}), ("noisy", {"dropout": 0.3, "zoneout": 0.1, "recurrent_dropout": 0.2})):
             net = elman.Network(make("LSTM", 2, **options), elman.Readout(7, 1, rng=0))
-            net.load_state_dict(plain.state_dict())
+            net.load_state_dict(dict(plain.state_dict()))
             history = elman.fit(
                 net, x, y, epochs=1, batch_size=24, optimizer=elman.SGD(1e-12), validation=(x, y), progress=False, rng=0
             )  # fmt: skip

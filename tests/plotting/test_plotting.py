@@ -1,5 +1,6 @@
 """What the pictures show, read back from matplotlib's artists: numbers of results, closed forms, labels, legends."""
 
+import itertools
 import math
 import subprocess
 import sys
@@ -551,6 +552,28 @@ class TestSeries:
         np.testing.assert_allclose(labelled(ax.figure.axes[-1], "gradient norm").get_data(), [[0.5, 1], [3, 2]])
         assert labels(ax) == ["gradient norm"]
         ax.figure.canvas.draw()
+
+    def test_metrics_and_a_changing_rate_have_axes_below(self):
+        history = elman.History(
+            loss=[3.0, 2.0, 1.0], gradient_norm=[1.0] * 6, lr=[0.1, 0.1, 0.01],
+            metrics={"r2": [0.1, 0.2, 0.3], "validation_r2": [0.2, 0.25], "validation_mae": [2.0, 1.0, 3.0]},
+        )  # fmt: skip
+        ax = history.plot()
+        assert [other.get_ylabel() for other in ax.figure.axes] == [
+            "loss (mean over targets)", "r2", "mae", "learning rate", "gradient norm before clipping"
+        ]  # fmt: skip
+        _, r2, mae, rate, _ = ax.figure.axes
+        np.testing.assert_array_equal(labelled(r2, "validation r2").get_data(), [[2, 3], [0.2, 0.25]])
+        np.testing.assert_array_equal(labelled(r2, "r2").get_ydata(), [0.1, 0.2, 0.3])
+        np.testing.assert_array_equal(mae.lines[0].get_data(), [[1, 2, 3], [2, 1, 3]])
+        np.testing.assert_array_equal(rate.lines[0].get_ydata(), history.lr)
+        assert rate.get_yscale() == "log"
+        assert (ax.get_xlabel(), rate.get_xlabel()) == ("", "epochs completed")
+        boxes = [other.get_position() for other in (ax, r2, mae, rate)]
+        assert all(low.y1 <= high.y0 for high, low in itertools.pairwise(boxes))
+        own = plt.figure().add_subplot()
+        assert history.plot(own) is own
+        assert len(own.figure.axes) == 2  # the losses and their twin
 
     def test_an_empty_history_is_an_empty_picture(self):
         ax = elman.History().plot()

@@ -90,7 +90,7 @@ def test_ctrl_c_while_the_demo_trains_ends_with_130_and_no_picture(tmp_path):
 
 
 def test_an_interrupted_training_of_the_demo_is_no_result(monkeypatch):
-    monkeypatch.setattr(demo, "KeepBest", lambda patience: lambda update: press())
+    monkeypatch.setattr(demo, "EarlyStopping", lambda patience: lambda update: press())
     network = elman.Network(elman.RNN(1, 4, rng=0), elman.Readout(4, 1, rng=1))
     with pytest.raises(KeyboardInterrupt):
         demo.train(network, demo.load(), False, 0)

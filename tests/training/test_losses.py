@@ -116,7 +116,7 @@ def test_a_class_beyond_the_range_of_intp_is_named():
 
 def test_get_loss():
     assert get_loss(MSE) is MSE
-    with pytest.raises(ArgumentError, match="'mse', 'cross_entropy', got 'MSE'"):
+    with pytest.raises(ArgumentError, match="'mse', .*'cross_entropy', got 'MSE'"):
         get_loss("MSE")
     with pytest.raises(DTypeError, match="value_and_gradient"):
         get_loss(lambda output, target: 0.0)

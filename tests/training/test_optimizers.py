@@ -14,17 +14,25 @@ from naive import FLUSHES
 from numba import config
 
 from elman.errors import ArgumentError, DTypeError, NonFiniteError, ShapeError, StateDictError
-from elman.training import SGD, Adam, clip_by_global_norm, global_norm
+from elman.training import SGD, Adam, AdamW, RMSprop, clip_by_global_norm, global_norm
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "data" / "optimizer_reference.json").read_text())
 START, CENTRE, CURVATURE = (np.array(REFERENCE[key]) for key in ("start", "centre", "curvature"))
-CLASSES = {"SGD": SGD, "Adam": Adam}
+CLASSES = {"SGD": SGD, "Adam": Adam, "AdamW": AdamW, "RMSprop": RMSprop}
 MAKERS = [
     lambda: SGD(0.1),
     lambda: SGD(0.1, momentum=0.9),
     lambda: SGD(0.1, momentum=0.9, nesterov=True),
     lambda: Adam(0.05),
+    lambda: AdamW(0.05, weight_decay=0.1),
+    lambda: RMSprop(0.05, momentum=0.5),
 ]
+OTHERS = {
+    SGD: lambda: SGD(3.0),
+    Adam: lambda: Adam(3.0, betas=(0.1, 0.2), eps=1.0),
+    AdamW: lambda: AdamW(3.0),
+    RMSprop: lambda: RMSprop(3.0, 0.1),
+}
 
 
 def run(optimizer, theta, steps):
@@ -41,6 +49,66 @@ def test_torch_trajectories(key):
         run(optimizer, theta, 1)
         np.testing.assert_allclose(theta, expected, rtol=1e-12, atol=1e-14)
     assert optimizer.step_count == len(case["theta"]) == 10
+    # near the minimum each step answers the rounding of the one before: adam_other multiplies it by 1e4
+    np.testing.assert_allclose(run(optimizer, theta, 90), case["theta_100"], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("key", REFERENCE["trajectories"])
+def test_torch_step_by_step_on_random_gradients(key):
+    """Gradients of all sizes, so that momentum and means of squares differ from one parameter to the next."""
+    torch = pytest.importorskip("torch")
+    case, rng = REFERENCE["trajectories"][key], np.random.default_rng(3)
+    optimizer, theta = CLASSES[case["class"]](**case["keywords"]), rng.standard_normal(50)
+    leaf = torch.tensor(theta, requires_grad=True)
+    other = getattr(torch.optim, case["class"])([leaf], **case["keywords"])
+    for _ in range(100):
+        gradient = rng.standard_normal(50) * 10.0 ** rng.uniform(-4, 4, 50)
+        leaf.grad = torch.tensor(gradient)
+        optimizer.step(theta, gradient)
+        other.step()
+        np.testing.assert_allclose(theta, leaf.detach().numpy(), rtol=1e-10, atol=1e-12)
+
+
+class Twin:
+    """AdamW and RMSprop as their papers write them, one array operation a line."""
+
+    @staticmethod
+    def adamw(theta, gradients, lr, decay, beta1=0.9, beta2=0.999, eps=1e-8):
+        m = v = np.zeros_like(theta)
+        for t, g in enumerate(gradients, 1):
+            m = beta1 * m + (1 - beta1) * g
+            v = beta2 * v + (1 - beta2) * g**2
+            theta = theta - lr * (m / (1 - beta1**t) / (np.sqrt(v / (1 - beta2**t)) + eps) + decay * theta)
+        return theta
+
+    @staticmethod
+    def rmsprop(theta, gradients, lr, alpha, eps, momentum):
+        v = b = np.zeros_like(theta)
+        for g in gradients:
+            v = alpha * v + (1 - alpha) * g**2
+            b = momentum * b + g / (np.sqrt(v) + eps)
+            theta = theta - lr * b
+        return theta
+
+
+def test_twins_after_100_steps():
+    rng = np.random.default_rng(4)
+    start, gradients = rng.standard_normal(6), rng.standard_normal((100, 6))
+    for optimizer, expected in (
+        (AdamW(0.03, weight_decay=0.2), Twin.adamw(start, gradients, 0.03, 0.2)),
+        (AdamW(2.0, weight_decay=0.7), Twin.adamw(start, gradients, 2.0, 0.7)),  # takes off more than all of theta
+        (RMSprop(0.03, 0.9, 1e-3, 0.6), Twin.rmsprop(start, gradients, 0.03, 0.9, 1e-3, 0.6)),
+    ):
+        theta = start.copy()
+        for gradient in gradients:
+            optimizer.step(theta, gradient)
+        np.testing.assert_allclose(theta, expected, rtol=1e-11, atol=1e-12)
+
+
+def test_adamw_without_decay_is_adam_to_the_bit():
+    one, other = run(AdamW(0.05, weight_decay=0.0), START.copy(), 20), run(Adam(0.05), START.copy(), 20)
+    np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(run(AdamW(0.05), START.copy(), 20), other)
 
 
 @pytest.mark.parametrize("key", REFERENCE["trajectories"])
@@ -60,7 +128,7 @@ def test_float32_stays_float32(key):
 def test_saved_state_continues_to_the_same_bits(make, copy, tmp_path):
     optimizer = make()
     theta = run(optimizer, START.copy(), 4)
-    other = SGD(3.0) if isinstance(optimizer, SGD) else Adam(3.0, betas=(0.1, 0.2), eps=1.0)
+    other = OTHERS[type(optimizer)]()
     if copy == "pickle":
         other = pickle.loads(pickle.dumps(optimizer))
     elif copy == "savez":
@@ -151,6 +219,9 @@ def test_a_wrong_value_in_a_saved_state_is_named_and_changes_nothing(name, value
         (lambda: SGD(0.1, 0.9, nesterov="no"), "nesterov must be True or False, got 'no'"),
         (lambda: Adam(betas=(0.9, "0.99")), r"betas\[1\] must be a number"),
         (lambda: Adam(eps=[1e-8]), "eps must be a number"),
+        (lambda: Adam("0.1"), r"lr must be a number, got '0.1' \(str\)"),
+        (lambda: AdamW(weight_decay="0.1"), "weight_decay must be a number"),
+        (lambda: RMSprop(alpha=None), "alpha must be a number"),
     ],
 )
 def test_hyperparameters_of_another_type(make, message):
@@ -313,6 +384,8 @@ def test_lr_can_be_assigned_and_is_checked():
         (lambda: Adam(betas=(0.9, 1.0)), "betas"),
         (lambda: Adam(betas=(0.9,)), "betas"),
         (lambda: Adam(eps=0.0), "eps"),
+        (lambda: AdamW(weight_decay=-0.1), "weight_decay"),
+        (lambda: RMSprop(alpha=1.0), "alpha"),
     ],
 )
 def test_hyperparameters_out_of_range(make, message):

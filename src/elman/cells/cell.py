@@ -25,7 +25,6 @@ active   T                                  int64: how many rows have step t
 init     T * B, or one                      ``[block][Hp]``, where the sums of a step start: the bias of each block
                                             (b_ih and b_hh, summed where both enter it), perhaps with what x adds
          T * B * K, or one                  for tangents: what the tangent of x adds, or zeros
-zero     one vector                         zeros, where a sum has no start value
 ======== ================================== ==============================================================
 
 A *block* is a pre-activation of H units. W_ih feeds the first blocks and W_hh the last ones; where they overlap, both
@@ -34,10 +33,10 @@ blocks only.
 
 The contract:
 
-1. Kernels are plain functions of arrays, sizes, a window of steps ``[t0, t1)`` and a slab of batch rows ``[b0, b1)``,
-   decorated by
-   :func:`elman.kernels.compile.kernel`. They allocate nothing, raise nothing, keep nothing. Slabs never share a
-   written row.
+1. Kernels are plain functions of arrays, sizes, a window of steps ``[t0, t1)`` and a slab of batch rows ``[b0, b1)``.
+   They allocate nothing, raise nothing, keep nothing. Slabs never share a written row. Those that walk through a window
+   are made from one step by the decorators of :mod:`elman.cells.steps`; the others are decorated by
+   :func:`elman.kernels.compile.kernel`.
 2. State slot 0 is the initial state; step t reads slot ``t`` and writes slot ``t + 1``, both modulo ``slots``. With
    ``slots = T + 1`` everything is kept; with 2 only what streaming needs.
 3. ``forward`` returns -1, or the first step whose state is not finite, and stops there.
@@ -129,7 +128,7 @@ class Cell:
         numbers of its row ``t * B + b`` with the output. The sums of step t start from row ``(t - t0) * B + b`` of
         ``init`` (``i_rs`` is 0 where it is one row); D is 0 where that has what x adds. Returns a status, see 3.
     backward : callable
-        ``backward(variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B,
+        ``backward(variant, dY, y_rs, P_back, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B,
         K, keep, active, t0, t1, b0, b1)`` adds row ``(t * B + b) * K + k`` of dY (if not empty) to the gradient of the
         output at step t, writes ``|dL/ds_{t+1}|^2`` of the i-th state to ``squares[((t * B + b) * K + k) * n_states +
         i]`` and delta to row ``(keep * t * B + b) * K + k``.

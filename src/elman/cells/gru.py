@@ -12,12 +12,14 @@ pre-activation of n has two parts that do not add up before the gate, so a row h
 from __future__ import annotations
 
 from ..kernels.activations import sigmoid, tanh
-from ..kernels.compile import integer, kernel
-from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import FEW, product, two_products
+from ..kernels.compile import kernel
+from ..kernels.elementwise import elementwise
+from ..kernels.operands import blocks, rows_at, within
+from ..kernels.tile import product, two_products
 from ..kernels.vector import lanes
 from .cell import Cell, Gate
 from .gradients import gradients
+from .steps import backward_kernel, forward_kernel, tangent_kernel
 
 
 def _step(m, n, r, z, n_h, h_before, h):
@@ -47,129 +49,36 @@ _delta_rows = elementwise(_delta, 10, (None, 6, 7, 8, 9, 5), "squares")
 _tangent_rows = elementwise(_tangent, 11, (10,), "squares")
 
 
-@kernel
-def forward(
-    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
-    b0, b1,
-):  # fmt: skip
-    """Fill states and gates: x feeds blocks 0-2 of a row, h feeds blocks 1-3, whose last starts from its bias."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    zero, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        N = (b1 if b1 < active[t] else active[t]) - b0
-        if N <= 0:
-            break
-        down = t % 2 if N <= FEW else zero
-        now = ((t % slots) * B + b0) * s_rs
-        new = (((t + 1) % slots) * B + b0) * s_rs
-        g = ((t * B if slots > 2 else 0) + b0) * g_rs
-        x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        r, n_h, from_n = g + Hp, g + 3 * Hp, start + 3 * Hp
-        product(down, N, U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, g, g_rs)
-        two_products(
-            down, N, 2 * U, init, start + Hp, i_rs, VL, D, X, x, x_rs, one, P_ih, Hp * D, D * VL, VL, H,
-            states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, r, g_rs,
-        )  # fmt: skip
-        product(
-            down,
-            N,
-            U,
-            init,
-            from_n,
-            i_rs,
-            VL,
-            H,
-            states,
-            now,
-            s_rs,
-            one,
-            P_hh,
-            2 * Hp * H,
-            H * VL,
-            VL,
-            gates,
-            n_h,
-            g_rs,
-        )
-        if slots > 2:
-            finite = _forward_rows(
-                gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
-                states, now, s_rs, states, new, s_rs, N, U,
-            )  # fmt: skip
-        else:
-            finite = _inference_rows(
-                gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
-                states, now, s_rs, states, new, s_rs, N, U,
-            )  # fmt: skip
-        if finite == 0:
-            return t
-        if out.size > 0:
-            for n in range(N):
-                copy_row(out, (t * B + b0 + n) * o_rs, states, new + n * s_rs, H)
-    return -1
+@forward_kernel
+def forward(s, start, x, h_before, W_ih, W_hh, gates, h):
+    """Blocks 0-2 of a row are fed by x and blocks 1-3 by h: the last starts from its bias."""
+    n, r, z, n_h = blocks(gates, s.Hp, 4)
+    product(s.down, s.N, s.U, start, s.D, x, W_ih, n)
+    from_r, from_n, W_ir, W_hn = (
+        within(start, s.Hp), within(start, 3 * s.Hp), within(W_ih, s.Hp * s.D), within(W_hh, 2 * s.Hp * s.H),
+    )  # fmt: skip
+    two_products(s.down, s.N, 2 * s.U, from_r, s.D, x, W_ir, s.H, h_before, W_hh, r)
+    product(s.down, s.N, s.U, from_n, s.H, h_before, W_hn, n_h)
+    if s.kept:
+        return _forward_rows(n, r, z, n_h, h_before, h, s.N, 1, s.U)
+    return _inference_rows(n, r, z, n_h, h_before, h, s.N, 1, s.U)
 
 
-@kernel
-def backward(
-    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B, K, keep, active,
-    t0, t1, b0, b1,
-):  # fmt: skip
-    """Sweep down the window; the product with W_hh is added to what z lets past it."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    for t in range(t1 - 1, t0 - 1, -1):
-        n1 = b1 if b1 < active[t] else active[t]
-        if n1 <= b0:
-            continue
-        down = t % 2 if (n1 - b0) * K <= FEW else none
-        for b in range(b0, n1):
-            d = b * K * s_rs
-            if dY.size > 0:
-                for k in range(K):
-                    add_row(d_state, d + k * s_rs, dY, ((t * B + b) * K + k) * y_rs, H)
-            g = (t * B + b) * g_rs
-            to = (keep * t * B + b) * K * d_rs
-            _delta_rows(
-                gates, g, none, gates, g + Hp, none, gates, g + 2 * Hp, none, gates, g + 3 * Hp, none,
-                states, (t * B + b) * s_rs, none, d_state, d, s_rs,
-                delta, to, d_rs, delta, to + Hp, d_rs, delta, to + 2 * Hp, d_rs, delta, to + 3 * Hp, d_rs,
-                K, U, squares, (t * B + b) * K,
-            )  # fmt: skip
-        at = (keep * t * B + b0) * K * d_rs + Hp
-        to = b0 * K * s_rs
-        k = 2 * Hp + H
-        product(
-            down, (n1 - b0) * K, U, d_state, to, s_rs, VL, k, delta, at, d_rs, one, P_back, none, k * VL,
-            VL, d_state, to, s_rs,
-        )  # fmt: skip
+@backward_kernel
+def backward(s, gates, h_before, h, dh, W_back, delta, squares):
+    """The product with W_hh is added to what z lets past it."""
+    (n, r, z, n_h), (d_n, d_r, d_z, d_nh) = blocks(gates, s.Hp, 4), blocks(delta, s.Hp, 4)
+    _delta_rows(n, r, z, n_h, h_before, dh, d_n, d_r, d_z, d_nh, s.N, s.K, s.U, squares, s.first)
+    k = 2 * s.Hp + s.H
+    product(s.down, s.N * s.K, s.U, dh, k, d_r, rows_at(W_back, 0, k * s.VL), dh)
 
 
-@kernel
-def tangent(
-    variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, R, B, K, t0, t1, b0, b1
-):  # fmt: skip
-    """Push tangents through the window: W_hh v into the blocks of work, then the derivative of the cell."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        v, w = (t % 2 * B + b0) * K * v_rs, b0 * K * w_rs
-        x, rows = ((t - t0) * B + b0) * K * i_rs + Hp, (b1 - b0) * K
-        product(none, rows, 3 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
-        for b in range(b0, b1):
-            g, w, x = (t * B + b) * g_rs, b * K * w_rs, ((t - t0) * B + b) * K * i_rs
-            now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs
-            _tangent_rows(
-                gates, g, none, gates, g + Hp, none, gates, g + 2 * Hp, none, gates, g + 3 * Hp, none,
-                states, (t * B + b) * s_rs, none, init, x, i_rs,
-                work, w, w_rs, work, w + Hp, w_rs, work, w + 2 * Hp, w_rs,
-                V, now, v_rs, V, new, v_rs, K, U, squares, ((t - t0) * B + b) * K,
-            )  # fmt: skip
+@tangent_kernel
+def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
+    """W_hh v into the blocks of work, then the derivative of the cell."""
+    product(0, s.N * s.K, 3 * s.U, within(start, s.Hp), s.H, v, W_hh, work)
+    (n, r, z, n_h), (a_r, a_z, a_n) = blocks(gates, s.Hp, 4), blocks(work, s.Hp, 3)
+    _tangent_rows(n, r, z, n_h, h_before, start, a_r, a_z, a_n, v, new, s.N, s.K, s.U, squares, s.first)
 
 
 @kernel

@@ -12,12 +12,14 @@ the old state. The product of n waits for r, so that each kernel does the elemen
 from __future__ import annotations
 
 from ..kernels.activations import sigmoid, tanh
-from ..kernels.compile import integer, kernel
-from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import FEW, product
+from ..kernels.compile import kernel
+from ..kernels.elementwise import elementwise
+from ..kernels.operands import blocks, rows_at, within
+from ..kernels.tile import product
 from ..kernels.vector import lanes
 from .cell import Cell, Gate
 from .gradients import gradients as shared_gradients
+from .steps import backward_kernel, forward_kernel, tangent_kernel
 
 
 def _reset(m, r, h_before, rh):
@@ -62,124 +64,50 @@ _tangent_rh_rows = elementwise(_tangent_rh, 4, (3,))
 _tangent_rows = elementwise(_tangent, 7, (6,), "squares")
 
 
-@kernel
-def forward(
-    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
-    b0, b1,
-):  # fmt: skip
-    """Fill states and gates of the window; a row of gates is r * h, r, z, n."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    zero, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        N = (b1 if b1 < active[t] else active[t]) - b0
-        if N <= 0:
-            break
-        down = t % 2 if N <= FEW else zero
-        now = ((t % slots) * B + b0) * s_rs
-        new = (((t + 1) % slots) * B + b0) * s_rs
-        x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        rh = ((t * B if slots > 2 else 0) + b0) * g_rs
-        r, z, n = rh + Hp, rh + 2 * Hp, rh + 3 * Hp
-        product(down, N, 3 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, r, g_rs)
-        product(down, N, 2 * U, gates, r, g_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, r, g_rs)
-        _reset_rows(gates, r, g_rs, states, now, s_rs, gates, rh, g_rs, N, U)
-        product(down, N, U, gates, n, g_rs, VL, H, gates, rh, g_rs, one, P_hh, 2 * Hp * H, H * VL, VL, gates, n, g_rs)
-        if _step_rows(gates, z, g_rs, gates, n, g_rs, states, now, s_rs, states, new, s_rs, N, U) == 0:
-            return t
-        if out.size > 0:
-            for b in range(N):
-                copy_row(out, (t * B + b0 + b) * o_rs, states, new + b * s_rs, H)
-    return -1
+@forward_kernel
+def forward(s, start, x, h_before, W_ih, W_hh, gates, h):
+    """A row of gates is r * h, r, z, n."""
+    rh, r, z, n = blocks(gates, s.Hp, 4)
+    product(s.down, s.N, 3 * s.U, start, s.D, x, W_ih, r)
+    product(s.down, s.N, 2 * s.U, r, s.H, h_before, W_hh, r)
+    _reset_rows(r, h_before, rh, s.N, 1, s.U)
+    product(s.down, s.N, s.U, n, s.H, rh, within(W_hh, 2 * s.Hp * s.H), n)
+    return _step_rows(z, n, h_before, h, s.N, 1, s.U)
 
 
-@kernel
-def backward(
-    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B, K, keep, active,
-    t0, t1, b0, b1,
-):  # fmt: skip
-    """Sweep down the window; the gradient of r * h stands where that of r will."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    k = 2 * Hp + H
-    for t in range(t1 - 1, t0 - 1, -1):
-        n1 = b1 if b1 < active[t] else active[t]
-        if n1 <= b0:
-            continue
-        down = t % 2 if (n1 - b0) * K <= FEW else none
-        for b in range(b0, n1):
-            d = b * K * s_rs
-            if dY.size > 0:
-                for i in range(K):
-                    add_row(d_state, d + i * s_rs, dY, ((t * B + b) * K + i) * y_rs, H)
-            z, d_n = (t * B + b) * g_rs + 2 * Hp, (keep * t * B + b) * K * d_rs + 2 * Hp
-            _delta_n_rows(
-                gates, z, none, gates, z + Hp, none, d_state, d, s_rs, delta, d_n, d_rs,
-                K, U, squares, (t * B + b) * K,
-            )  # fmt: skip
-        rows, at, to = (n1 - b0) * K, (keep * t * B + b0) * K * d_rs, b0 * K * s_rs
-        d_n, of_n = at + 2 * Hp, 2 * Hp * VL
-        product(
-            down, rows, U, zero, none, none, none, H, delta, d_n, d_rs, one, P_back, of_n, k * VL, VL, delta, at, d_rs
-        )
-        for b in range(b0, n1):
-            r, d_r = (t * B + b) * g_rs + Hp, (keep * t * B + b) * K * d_rs
-            _delta_rows(
-                gates, r, none, gates, r + Hp, none, gates, r + 2 * Hp, none, states, (t * B + b) * s_rs, none,
-                d_state, b * K * s_rs, s_rs, delta, d_r, d_rs, delta, d_r + Hp, d_rs, K, U,
-            )  # fmt: skip
-        product(
-            down, rows, U, d_state, to, s_rs, VL, Hp + H, delta, at, d_rs, one, P_back, none, k * VL, VL,
-            d_state, to, s_rs,
-        )  # fmt: skip
+@backward_kernel
+def backward(s, gates, h_before, h, dh, W_back, delta, squares):
+    """The gradient of r * h is kept for a while where that of r will be."""
+    (_, r, z, n), (d_r, d_z, d_n), k = blocks(gates, s.Hp, 4), blocks(delta, s.Hp, 3), 2 * s.Hp + s.H
+    W_back = rows_at(W_back, 0, k * s.VL)
+    _delta_n_rows(z, n, dh, d_n, s.N, s.K, s.U, squares, s.first)
+    product(s.down, s.N * s.K, s.U, None, s.H, d_n, within(W_back, 2 * s.Hp * s.VL), d_r)
+    _delta_rows(r, z, n, h_before, dh, d_r, d_z, s.N, s.K, s.U)
+    product(s.down, s.N * s.K, s.U, dh, s.Hp + s.H, d_r, W_back, dh)
 
 
 @kernel
 def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
     """Add ``[x, h]^T delta`` in the blocks of r and z, ``[x, r * h]^T delta`` in that of n."""
-    VL = lanes(delta)
-    n = 2 * ((H + VL - 1) // VL)
+    n = 2 * ((H + lanes(delta) - 1) // lanes(delta))
     shared_gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs)
     shared_gradients(X, x_rs, gates, g_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, max(v0, n), v1, dW, w_rs)
 
 
-@kernel
-def tangent(
-    variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, R, B, K, t0, t1, b0, b1
-):  # fmt: skip
-    """Push tangents through the window; that of r * h takes the place of that of r."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        x, rows, w = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K, b0 * K * w_rs
-        v = (t % 2 * B + b0) * K * v_rs
-        product(none, rows, 2 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
-        for b in range(b0, b1):
-            r, h = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
-            now, a_r = (t % 2 * B + b) * K * v_rs, b * K * w_rs
-            _tangent_rh_rows(gates, r, none, states, h, none, V, now, v_rs, work, a_r, w_rs, K, U)
-        x, a_n = x + 2 * Hp, w + 2 * Hp
-        product(none, rows, U, init, x, i_rs, VL, H, work, w, w_rs, one, P_hh, 2 * Hp * H, H * VL, VL, work, a_n, w_rs)
-        for b in range(b0, b1):
-            z, h = (t * B + b) * g_rs + 2 * Hp, (t * B + b) * s_rs
-            now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs
-            a_z = b * K * w_rs + Hp
-            _tangent_rows(
-                gates, z, none, gates, z + Hp, none, states, h, none, work, a_z, w_rs, work, a_z + Hp, w_rs,
-                V, now, v_rs, V, new, v_rs, K, U, squares, ((t - t0) * B + b) * K,
-            )  # fmt: skip
+@tangent_kernel
+def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
+    """The tangent of r * h takes the place of that of r."""
+    (_, r, z, n), (a_r, a_z, a_n) = blocks(gates, s.Hp, 4), blocks(work, s.Hp, 3)
+    product(0, s.N * s.K, 2 * s.U, start, s.H, v, W_hh, a_r)
+    _tangent_rh_rows(r, h_before, v, a_r, s.N, s.K, s.U)
+    product(0, s.N * s.K, s.U, within(start, 2 * s.Hp), s.H, a_r, within(W_hh, 2 * s.Hp * s.H), a_n)
+    _tangent_rows(z, n, h_before, a_z, a_n, v, new, s.N, s.K, s.U, squares, s.first)
 
 
 @kernel
 def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
     """The H x H Jacobian, rows are outputs, from the stored gates; W_hh has the gates r, z, n."""
-    VL = lanes(states)
-    Hp = (H + VL - 1) // VL * VL
+    Hp = (H + lanes(states) - 1) // lanes(states) * lanes(states)
     row, s = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
     for u in range(H):
         z, n, h = gates[row + Hp + u], gates[row + 2 * Hp + u], states[s + u]

@@ -17,16 +17,18 @@ from __future__ import annotations
 import math
 
 from ..kernels.activations import sigmoid, tanh
-from ..kernels.compile import integer, kernel
-from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import FEW, product, two_products
+from ..kernels.compile import kernel
+from ..kernels.elementwise import elementwise
+from ..kernels.operands import blocks, rows_at, within
+from ..kernels.tile import product, two_products
 from ..kernels.vector import lanes
 from .cell import Cell, Gate
 from .gradients import gradients
+from .steps import backward_kernel, forward_kernel, tangent_kernel
 
 
 def _step(m, i, f, g, o, c_before, c, h):
-    """Pre-activations to gates, c and h, which may stop being finite by itself: by the output gate."""
+    """Pre-activations to gates, c and h; h alone may stop being finite, by the output gate."""
     i, f, g, o = sigmoid(m, i), sigmoid(m, f), tanh(m, g), sigmoid(m, o)
     c = m.fma(f, c_before, i * g)
     return c, o * tanh(m, c), i, f, g, o
@@ -63,107 +65,34 @@ _delta_rows = elementwise(_delta, 12, (None, None, 7, 8, 9, 10, 11), "squares", 
 _tangent_rows = elementwise(_tangent, 13, (11, 12), "squares", 2)
 
 
-@kernel
-def forward(
-    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
-    b0, b1,
-):  # fmt: skip
-    """Fill states and gates of the window: both products into the rows of gates, then the cell in place."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    zero, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        N = (b1 if b1 < active[t] else active[t]) - b0
-        if N <= 0:
-            break
-        down = t % 2 if N <= FEW else zero
-        now = ((t % slots) * B + b0) * s_rs
-        new = (((t + 1) % slots) * B + b0) * s_rs
-        g = ((t * B if slots > 2 else 0) + b0) * g_rs
-        x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        two_products(
-            down, N, 4 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, H, states,
-            now, s_rs, one, P_hh, zero, H * VL, VL, gates, g, g_rs,
-        )  # fmt: skip
-        if slots > 2:
-            finite = _forward_rows(
-                gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
-                states, now + Hp, s_rs, states, new + Hp, s_rs, states, new, s_rs, N, U,
-            )  # fmt: skip
-        else:
-            finite = _inference_rows(
-                gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
-                states, now + Hp, s_rs, states, new + Hp, s_rs, states, new, s_rs, N, U,
-            )  # fmt: skip
-        if finite == 0:
-            return t
-        if out.size > 0:
-            for n in range(N):
-                copy_row(out, (t * B + b0 + n) * o_rs, states, new + n * s_rs, H)
-    return -1
+@forward_kernel
+def forward(s, start, x, h_before, W_ih, W_hh, gates, h):
+    """Both products into the rows of gates, then the cell in place."""
+    two_products(s.down, s.N, 4 * s.U, start, s.D, x, W_ih, s.H, h_before, W_hh, gates)
+    i, f, g, o = blocks(gates, s.Hp, 4)
+    c_before, c = within(h_before, s.Hp), within(h, s.Hp)
+    if s.kept:
+        return _forward_rows(i, f, g, o, c_before, c, h, s.N, 1, s.U)
+    return _inference_rows(i, f, g, o, c_before, c, h, s.N, 1, s.U)
 
 
-@kernel
-def backward(
-    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B, K, keep, active,
-    t0, t1, b0, b1,
-):  # fmt: skip
-    """Sweep down the window; d_state rows (h, then c) go from the gradient at t1 to that at t0."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    for t in range(t1 - 1, t0 - 1, -1):
-        n1 = b1 if b1 < active[t] else active[t]
-        if n1 <= b0:
-            continue
-        down = t % 2 if (n1 - b0) * K <= FEW else none
-        for b in range(b0, n1):
-            d = b * K * s_rs
-            if dY.size > 0:
-                for k in range(K):
-                    add_row(d_state, d + k * s_rs, dY, ((t * B + b) * K + k) * y_rs, H)
-            g, before = (t * B + b) * g_rs, (t * B + b) * s_rs + Hp
-            to = (keep * t * B + b) * K * d_rs
-            _delta_rows(
-                gates, g, none, gates, g + Hp, none, gates, g + 2 * Hp, none, gates, g + 3 * Hp, none,
-                states, before, none, states, before + B * s_rs, none, d_state, d, s_rs, d_state, d + Hp, s_rs,
-                delta, to, d_rs, delta, to + Hp, d_rs, delta, to + 2 * Hp, d_rs, delta, to + 3 * Hp, d_rs,
-                K, U, squares, (t * B + b) * K * 2,
-            )  # fmt: skip
-        at = (keep * t * B + b0) * K * d_rs
-        to = b0 * K * s_rs
-        k = 3 * Hp + H
-        product(
-            down, (n1 - b0) * K, U, zero, none, none, none, k, delta, at, d_rs, one, P_back, none, k * VL,
-            VL, d_state, to, s_rs,
-        )  # fmt: skip
+@backward_kernel
+def backward(s, gates, h_before, h, dh, W_back, delta, squares):
+    """After the gradient of h comes that of c, without what passes through h."""
+    (i, f, g, o), (d_i, d_f, d_g, d_o) = blocks(gates, s.Hp, 4), blocks(delta, s.Hp, 4)
+    c_before, c, dc = within(h_before, s.Hp), within(h, s.Hp), within(dh, s.Hp)
+    _delta_rows(i, f, g, o, c_before, c, dh, dc, d_i, d_f, d_g, d_o, s.N, s.K, s.U, squares, s.first)
+    k = 3 * s.Hp + s.H
+    product(s.down, s.N * s.K, s.U, None, k, delta, rows_at(W_back, 0, k * s.VL), dh)
 
 
-@kernel
-def tangent(
-    variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, R, B, K, t0, t1, b0, b1
-):  # fmt: skip
-    """Push tangents (h, then c) through the window: W_hh v_h into the blocks of work, then the cell's derivative."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        v, w = (t % 2 * B + b0) * K * v_rs, b0 * K * w_rs
-        x, rows = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K
-        product(none, rows, 4 * U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
-        for b in range(b0, b1):
-            g, before = (t * B + b) * g_rs, (t * B + b) * s_rs + Hp
-            now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs
-            w = b * K * w_rs
-            _tangent_rows(
-                gates, g, none, gates, g + Hp, none, gates, g + 2 * Hp, none, gates, g + 3 * Hp, none,
-                states, before, none, states, before + B * s_rs, none,
-                work, w, w_rs, work, w + Hp, w_rs, work, w + 2 * Hp, w_rs, work, w + 3 * Hp, w_rs,
-                V, now + Hp, v_rs, V, new, v_rs, V, new + Hp, v_rs, K, U, squares, ((t - t0) * B + b) * K * 2,
-            )  # fmt: skip
+@tangent_kernel
+def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
+    """W_hh v_h into the blocks of work, then the cell's derivative."""
+    product(0, s.N * s.K, 4 * s.U, start, s.H, v, W_hh, work)
+    (i, f, g, o), (a_i, a_f, a_g, a_o) = blocks(gates, s.Hp, 4), blocks(work, s.Hp, 4)
+    c_before, c, v_c, new_c = within(h_before, s.Hp), within(h, s.Hp), within(v, s.Hp), within(new, s.Hp)
+    _tangent_rows(i, f, g, o, c_before, c, a_i, a_f, a_g, a_o, v_c, new, new_c, s.N, s.K, s.U, squares, s.first)
 
 
 @kernel

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import math
 
-from ..kernels.compile import inline, integer, kernel
-from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import FEW, accumulate, product, two_products
+from ..kernels.compile import kernel
+from ..kernels.elementwise import copy_rows, elementwise
+from ..kernels.operands import blocks, rows_at, within
+from ..kernels.tile import accumulate, product, two_products
 from ..kernels.vector import lanes
 from . import lstm
 from .cell import Cell, Gate
 from .gradients import gradients as shared_gradients
+from .steps import backward_kernel, forward_kernel, tangent_kernel
 
 
 def _delta(m, i, f, g, o, c_before, c, dh, dm, dc, *_):
@@ -35,97 +37,33 @@ _step_rows = elementwise(lstm._step, 7, (5, 6, 0, 1, 2, 3))
 _finite_rows = elementwise(lambda m, h: (h,), 1, (None,))
 _delta_rows = elementwise(_delta, 12, (None, None, 8, 9, 10, 11, 7), "squares", 2)
 _tangent_rows = elementwise(lstm._tangent, 13, (11, 12))
+_clear_rows = elementwise(lambda m, h: (0.0,), 1, (0,), reduced=0)
 _norm_rows = elementwise(lambda m, v_h, v_c: (v_h, v_c), 2, (None, None), "squares", 2)
 
 
-@inline
-def _clear_rows(a, offset, row_stride, rows, n):
-    """Zeros in n places of each row."""
-    for r in range(rows):
-        for j in range(n):
-            a[offset + r * row_stride + j] = 0
+@forward_kernel
+def forward(s, start, x, h_before, W_ih, W_hh, gates, h):
+    """A row of gates is m, i, f, g, o."""
+    m, i, f, g, o = blocks(gates, s.Hp, 5)
+    two_products(s.down, s.N, 4 * s.U, start, s.D, x, W_ih, s.R, h_before, W_hh, i)
+    c_before, c = within(h_before, s.Hp), within(h, s.Hp)
+    finite = _step_rows(i, f, g, o, c_before, c, m, s.N, 1, s.U)
+    V, W_hr = (s.R + s.VL - 1) // s.VL, rows_at(W_hh, 4 * s.Hp * s.R, s.H * s.VL)
+    product(s.down, s.N, V, None, s.H, m, W_hr, h)
+    return finite * _finite_rows(h, s.N, 1, V)
 
 
-@kernel
-def forward(
-    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
-    b0, b1,
-):  # fmt: skip
-    """Fill states and gates of the window; a row of gates is m, i, f, g, o."""
-    VL = lanes(states)
-    U, V = (H + VL - 1) // VL, (R + VL - 1) // VL
-    Hp = U * VL
-    zero, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        N = (b1 if b1 < active[t] else active[t]) - b0
-        if N <= 0:
-            break
-        down = t % 2 if N <= FEW else zero
-        now = ((t % slots) * B + b0) * s_rs
-        new = (((t + 1) % slots) * B + b0) * s_rs
-        m = ((t * B if slots > 2 else 0) + b0) * g_rs
-        g, x, start = m + Hp, (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        two_products(
-            down, N, 4 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL,
-            R, states, now, s_rs, one, P_hh, zero, R * VL, VL, gates, g, g_rs,
-        )  # fmt: skip
-        finite = _step_rows(
-            gates, g, g_rs, gates, g + Hp, g_rs, gates, g + 2 * Hp, g_rs, gates, g + 3 * Hp, g_rs,
-            states, now + Hp, s_rs, states, new + Hp, s_rs, gates, m, g_rs, N, U,
-        )  # fmt: skip
-        _clear_rows(states, new, s_rs, N, V * VL)
-        product(
-            down, N, V, states, new, s_rs, VL, H, gates, m, g_rs, one, P_hh, 4 * Hp * R, H * VL, VL, states, new, s_rs
-        )
-        if finite == 0 or _finite_rows(states, new, s_rs, N, V) == 0:
-            return t
-        if out.size > 0:
-            for b in range(N):
-                copy_row(out, (t * B + b0 + b) * o_rs, states, new + b * s_rs, R)
-    return -1
-
-
-@kernel
-def backward(
-    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B, K, keep, active,
-    t0, t1, b0, b1,
-):  # fmt: skip
-    """Sweep down the window; the gradient of m stands where that of o will, that of h in the last block."""
-    VL = lanes(states)
-    U, V = (H + VL - 1) // VL, (R + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    k = 3 * Hp + H
-    for t in range(t1 - 1, t0 - 1, -1):
-        n1 = b1 if b1 < active[t] else active[t]
-        if n1 <= b0:
-            continue
-        down = t % 2 if (n1 - b0) * K <= FEW else none
-        rows, at, to = (n1 - b0) * K, (keep * t * B + b0) * K * d_rs, b0 * K * s_rs
-        d_m, d_h, y = at + 3 * Hp, at + 4 * Hp, (t * B + b0) * K * y_rs
-        _clear_rows(delta, d_h, d_rs, rows, Hp)
-        for i in range(rows):
-            if dY.size > 0:
-                add_row(d_state, to + i * s_rs, dY, y + i * y_rs, R)
-            copy_row(delta, d_h + i * d_rs, d_state, to + i * s_rs, R)
-        project = V * k * VL
-        product(
-            down, rows, U, zero, none, none, none, R, delta, d_h, d_rs, one, P_back, project, R * VL, VL,
-            delta, d_m, d_rs,
-        )  # fmt: skip
-        for b in range(b0, n1):
-            i, before = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs + Hp
-            d, d_i = b * K * s_rs + Hp, (keep * t * B + b) * K * d_rs
-            d_o = d_i + 3 * Hp
-            _delta_rows(
-                gates, i, none, gates, i + Hp, none, gates, i + 2 * Hp, none, gates, i + 3 * Hp, none,
-                states, before, none, states, before + B * s_rs, none, delta, d_o + Hp, d_rs, delta, d_o, d_rs,
-                d_state, d, s_rs, delta, d_i, d_rs, delta, d_i + Hp, d_rs, delta, d_i + 2 * Hp, d_rs,
-                K, U, squares, (t * B + b) * K * 2,
-            )  # fmt: skip
-        product(
-            down, rows, V, zero, none, none, none, k, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs
-        )
+@backward_kernel
+def backward(s, gates, h_before, h, dh, W_back, delta, squares):
+    """The gradient of m is kept for a while where that of o will be, that of h in the last block."""
+    (_, i, f, g, o), (d_i, d_f, d_g, d_o, d_h) = blocks(gates, s.Hp, 5), blocks(delta, s.Hp, 5)
+    c_before, c, dc = within(h_before, s.Hp), within(h, s.Hp), within(dh, s.Hp)
+    V, k = (s.R + s.VL - 1) // s.VL, 3 * s.Hp + s.H
+    _clear_rows(d_h, s.N, s.K, s.U)
+    copy_rows(d_h, dh, s.N * s.K, s.R)
+    product(s.down, s.N * s.K, s.U, None, s.R, d_h, rows_at(W_back, V * k * s.VL, s.R * s.VL), d_o)
+    _delta_rows(i, f, g, o, c_before, c, d_h, d_o, dc, d_i, d_f, d_g, s.N, s.K, s.U, squares, s.first)
+    product(s.down, s.N * s.K, V, None, k, delta, rows_at(W_back, 0, k * s.VL), dh)
 
 
 @kernel
@@ -137,36 +75,18 @@ def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, 
     accumulate(gates, g_rs, H, delta, d_rs, r0, r1, max(v0, n), v1, dW, (D + R) * w_rs, w_rs)
 
 
-@kernel
-def tangent(
-    variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, R, B, K, t0, t1, b0, b1
-):  # fmt: skip
-    """Push tangents (h, then c) through the window; that of m stands in the last block of work."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        x, rows, w = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K, b0 * K * w_rs
-        now, new = (t % 2 * B + b0) * K * v_rs, ((t + 1) % 2 * B + b0) * K * v_rs
-        product(none, rows, 4 * U, init, x, i_rs, VL, R, V, now, v_rs, one, P_hh, none, R * VL, VL, work, w, w_rs)
-        for b in range(b0, b1):
-            i, before, a = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs + Hp, b * K * w_rs
-            v_c = (t % 2 * B + b) * K * v_rs + Hp
-            new_c = ((t + 1) % 2 * B + b) * K * v_rs + Hp
-            _tangent_rows(
-                gates, i, none, gates, i + Hp, none, gates, i + 2 * Hp, none, gates, i + 3 * Hp, none,
-                states, before, none, states, before + B * s_rs, none,
-                work, a, w_rs, work, a + Hp, w_rs, work, a + 2 * Hp, w_rs, work, a + 3 * Hp, w_rs,
-                V, v_c, v_rs, work, a + 4 * Hp, w_rs, V, new_c, v_rs, K, U,
-            )  # fmt: skip
-        # over the whole of Hp, so that one loop reads h and c
-        _clear_rows(V, new, v_rs, rows, Hp)
-        vectors, m = (R + VL - 1) // VL, w + 4 * Hp
-        product(
-            none, rows, vectors, V, new, v_rs, VL, H, work, m, w_rs, one, P_hh, 4 * Hp * R, H * VL, VL, V, new, v_rs
-        )
-        _norm_rows(V, new, v_rs, V, new + Hp, v_rs, rows, U, squares, ((t - t0) * B + b0) * K * 2)
+@tangent_kernel
+def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
+    """The last block of ``work`` holds the tangent of m."""
+    (_, i, f, g, o), (a_i, a_f, a_g, a_o, v_m) = blocks(gates, s.Hp, 5), blocks(work, s.Hp, 5)
+    c_before, c, v_c, new_c = within(h_before, s.Hp), within(h, s.Hp), within(v, s.Hp), within(new, s.Hp)
+    product(0, s.N * s.K, 4 * s.U, start, s.R, v, W_hh, work)
+    _tangent_rows(i, f, g, o, c_before, c, a_i, a_f, a_g, a_o, v_c, v_m, new_c, s.N, s.K, s.U)
+    # over the whole of Hp, so that one loop reads h and c
+    _clear_rows(new, s.N, s.K, s.U)
+    V, W_hr = (s.R + s.VL - 1) // s.VL, rows_at(W_hh, 4 * s.Hp * s.R, s.H * s.VL)
+    product(0, s.N * s.K, V, None, s.H, v_m, W_hr, new)
+    _norm_rows(new, new_c, s.N, s.K, s.U, squares, s.first)
 
 
 @kernel

@@ -7,19 +7,20 @@ r"""The minimal gated unit: a GRU whose one gate both resets and updates.
     h_t = (1 - f) \odot h_{t-1} + f \odot n
 
 Zhou, Wu, Zhang and Zhou, Minimal gated unit for recurrent neural networks, International Journal of Automation and
-Computing 13 (2016) 226-234, arXiv:1603.09420. The product of n waits for f, so that each kernel does
-the elementwise part in two pieces.
+Computing 13 (2016) 226-234, arXiv:1603.09420. Each kernel works in two pieces, since the product of n needs f.
 """
 
 from __future__ import annotations
 
 from ..kernels.activations import sigmoid, tanh
-from ..kernels.compile import integer, kernel
-from ..kernels.elementwise import add_row, copy_row, elementwise
-from ..kernels.tile import FEW, product
+from ..kernels.compile import kernel
+from ..kernels.elementwise import elementwise
+from ..kernels.operands import blocks, rows_at, within
+from ..kernels.tile import product
 from ..kernels.vector import lanes
 from .cell import Cell, Gate
 from .gradients import gradients as shared_gradients
+from .steps import backward_kernel, forward_kernel, tangent_kernel
 
 
 def _gate(m, f, h_before, fh):
@@ -63,126 +64,50 @@ _tangent_fh_rows = elementwise(_tangent_fh, 5, (4,))
 _tangent_rows = elementwise(_tangent, 7, (6,), "squares")
 
 
-@kernel
-def forward(
-    variant, X, x_rs, P_ih, P_hh, init, i_rs, states, s_rs, gates, g_rs, out, o_rs, D, H, R, B, slots, active, t0, t1,
-    b0, b1,
-):  # fmt: skip
-    """Fill states and gates of the window; a row of gates is f * h, f, n."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    zero, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        N = (b1 if b1 < active[t] else active[t]) - b0
-        if N <= 0:
-            break
-        down = t % 2 if N <= FEW else zero
-        now = ((t % slots) * B + b0) * s_rs
-        new = (((t + 1) % slots) * B + b0) * s_rs
-        x, start = (t * B + b0) * x_rs, ((t - t0) * B + b0) * i_rs
-        fh = ((t * B if slots > 2 else 0) + b0) * g_rs
-        f, n = fh + Hp, fh + 2 * Hp
-        product(down, N, 2 * U, init, start, i_rs, VL, D, X, x, x_rs, one, P_ih, zero, D * VL, VL, gates, f, g_rs)
-        product(down, N, U, gates, f, g_rs, VL, H, states, now, s_rs, one, P_hh, zero, H * VL, VL, gates, f, g_rs)
-        _gate_rows(gates, f, g_rs, states, now, s_rs, gates, fh, g_rs, N, U)
-        product(down, N, U, gates, n, g_rs, VL, H, gates, fh, g_rs, one, P_hh, Hp * H, H * VL, VL, gates, n, g_rs)
-        if _step_rows(gates, f, g_rs, gates, n, g_rs, states, now, s_rs, states, new, s_rs, N, U) == 0:
-            return t
-        if out.size > 0:
-            for b in range(N):
-                copy_row(out, (t * B + b0 + b) * o_rs, states, new + b * s_rs, H)
-    return -1
+@forward_kernel
+def forward(s, start, x, h_before, W_ih, W_hh, gates, h):
+    """A row of gates is f * h, f, n."""
+    fh, f, n = blocks(gates, s.Hp, 3)
+    product(s.down, s.N, 2 * s.U, start, s.D, x, W_ih, f)
+    product(s.down, s.N, s.U, f, s.H, h_before, W_hh, f)
+    _gate_rows(f, h_before, fh, s.N, 1, s.U)
+    product(s.down, s.N, s.U, n, s.H, fh, within(W_hh, s.Hp * s.H), n)
+    return _step_rows(f, n, h_before, h, s.N, 1, s.U)
 
 
-@kernel
-def backward(
-    variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta, d_rs, d_state, squares, H, R, B, K, keep, active,
-    t0, t1, b0, b1,
-):  # fmt: skip
-    """Sweep down the window; the gradient of f * h stands where that of f will."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    k = Hp + H
-    for t in range(t1 - 1, t0 - 1, -1):
-        n1 = b1 if b1 < active[t] else active[t]
-        if n1 <= b0:
-            continue
-        down = t % 2 if (n1 - b0) * K <= FEW else none
-        for b in range(b0, n1):
-            d = b * K * s_rs
-            if dY.size > 0:
-                for i in range(K):
-                    add_row(d_state, d + i * s_rs, dY, ((t * B + b) * K + i) * y_rs, H)
-            f, d_n = (t * B + b) * g_rs + Hp, (keep * t * B + b) * K * d_rs + Hp
-            _delta_n_rows(
-                gates, f, none, gates, f + Hp, none, d_state, d, s_rs, delta, d_n, d_rs,
-                K, U, squares, (t * B + b) * K,
-            )  # fmt: skip
-        rows, at, to = (n1 - b0) * K, (keep * t * B + b0) * K * d_rs, b0 * K * s_rs
-        d_n = at + Hp
-        product(
-            down, rows, U, zero, none, none, none, H, delta, d_n, d_rs, one, P_back, Hp * VL, k * VL, VL,
-            delta, at, d_rs,
-        )  # fmt: skip
-        for b in range(b0, n1):
-            f, d_f = (t * B + b) * g_rs + Hp, (keep * t * B + b) * K * d_rs
-            _delta_f_rows(
-                gates, f, none, gates, f + Hp, none, states, (t * B + b) * s_rs, none, d_state, b * K * s_rs, s_rs,
-                delta, d_f, d_rs, K, U,
-            )  # fmt: skip
-        product(
-            down, rows, U, d_state, to, s_rs, VL, H, delta, at, d_rs, one, P_back, none, k * VL, VL, d_state, to, s_rs
-        )
+@backward_kernel
+def backward(s, gates, h_before, h, dh, W_back, delta, squares):
+    """The gradient of f * h is kept for a while where that of f will be."""
+    (_, f, n), (d_f, d_n), k = blocks(gates, s.Hp, 3), blocks(delta, s.Hp, 2), s.Hp + s.H
+    W_back = rows_at(W_back, 0, k * s.VL)
+    _delta_n_rows(f, n, dh, d_n, s.N, s.K, s.U, squares, s.first)
+    product(s.down, s.N * s.K, s.U, None, s.H, d_n, within(W_back, s.Hp * s.VL), d_f)
+    _delta_f_rows(f, n, h_before, dh, d_f, s.N, s.K, s.U)
+    product(s.down, s.N * s.K, s.U, dh, s.H, d_f, W_back, dh)
 
 
 @kernel
 def gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, v1, dW, w_rs):
     """Add ``[x, h]^T delta`` in the block of f, ``[x, f * h]^T delta`` in that of n."""
-    VL = lanes(delta)
-    n = (H + VL - 1) // VL
+    n = (H + lanes(delta) - 1) // lanes(delta)
     shared_gradients(X, x_rs, states, s_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, v0, min(v1, n), dW, w_rs)
     shared_gradients(X, x_rs, gates, g_rs, gates, g_rs, delta, d_rs, D, H, R, x1, h0, r0, r1, max(v0, n), v1, dW, w_rs)
 
 
-@kernel
-def tangent(
-    variant, P_hh, init, i_rs, states, s_rs, gates, g_rs, work, w_rs, V, v_rs, squares, H, R, B, K, t0, t1, b0, b1
-):  # fmt: skip
-    """Push tangents through the window; the slot of the new one holds that of f * h until the second product."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
-    Hp = U * VL
-    none, one = integer(0), integer(1)
-    for t in range(t0, t1):
-        x, rows, w = ((t - t0) * B + b0) * K * i_rs, (b1 - b0) * K, b0 * K * w_rs
-        v, v_fh = (t % 2 * B + b0) * K * v_rs, ((t + 1) % 2 * B + b0) * K * v_rs
-        product(none, rows, U, init, x, i_rs, VL, H, V, v, v_rs, one, P_hh, none, H * VL, VL, work, w, w_rs)
-        for b in range(b0, b1):
-            f, h = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
-            now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs
-            _tangent_fh_rows(
-                gates, f, none, states, h, none, work, b * K * w_rs, w_rs, V, now, v_rs, V, new, v_rs, K, U
-            )
-        x, a_n = x + Hp, w + Hp
-        product(none, rows, U, init, x, i_rs, VL, H, V, v_fh, v_rs, one, P_hh, Hp * H, H * VL, VL, work, a_n, w_rs)
-        for b in range(b0, b1):
-            f, h = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
-            now, new = (t % 2 * B + b) * K * v_rs, ((t + 1) % 2 * B + b) * K * v_rs
-            a_f = b * K * w_rs
-            _tangent_rows(
-                gates, f, none, gates, f + Hp, none, states, h, none, work, a_f, w_rs, work, a_f + Hp, w_rs,
-                V, now, v_rs, V, new, v_rs, K, U, squares, ((t - t0) * B + b) * K,
-            )  # fmt: skip
+@tangent_kernel
+def tangent(s, start, gates, h_before, h, v, W_hh, work, new, squares):
+    """``new`` holds the tangent of f * h until the second product."""
+    (_, f, n), (a_f, a_n) = blocks(gates, s.Hp, 3), blocks(work, s.Hp, 2)
+    product(0, s.N * s.K, s.U, start, s.H, v, W_hh, a_f)
+    _tangent_fh_rows(f, h_before, a_f, v, new, s.N, s.K, s.U)
+    product(0, s.N * s.K, s.U, within(start, s.Hp), s.H, new, within(W_hh, s.Hp * s.H), a_n)
+    _tangent_rows(f, n, h_before, a_f, a_n, v, new, s.N, s.K, s.U, squares, s.first)
 
 
 @kernel
 def jacobian(variant, W_hh, states, s_rs, gates, g_rs, H, R, B, t, b, J):
     """The H x H Jacobian, rows are outputs, from the stored gates; W_hh has the gates f, n."""
-    VL = lanes(states)
-    Hp = (H + VL - 1) // VL * VL
+    Hp = (H + lanes(states) - 1) // lanes(states) * lanes(states)
     row, s = (t * B + b) * g_rs + Hp, (t * B + b) * s_rs
     for u in range(H):
         f, n, h = gates[row + u], gates[row + Hp + u], states[s + u]

@@ -16,20 +16,22 @@ states   (2 T + 1) * B, or 2 * B            a step t that is kept has two slots:
                                             the cell makes of it; with ``slots`` = 2, it reads slot t and mixes in
                                             place, both modulo 2
 past     B * K                              ``[state][Hp]``, the part of a gradient that passes the cell by: scratch
-unused   2 * B * K * n_states               the sums of squares that the cell notes, which are not those of the state
+unused   2 * B * K * n_states               the sums of squares that the cell notes, which are not those of the state;
+                                            between two calls of it, each slab's part of it is scratch
 ======== ================================== ==============================================================
 """
 
 from __future__ import annotations
 
 from ..kernels.address import Convention
-from ..kernels.compile import inline, integer, kernel
-from ..kernels.elementwise import add_row, copy_row, elementwise
+from ..kernels.compile import inline, kernel
+from ..kernels.elementwise import add_rows, copy_rows, elementwise
 from ..kernels.flags import from_flags
+from ..kernels.operands import grid_at, rows_at, within
 from ..kernels.vector import lanes
 
 FORWARD = Convention("i Ri r r Ri Ri Ri ri iiiii N iiii", "i")
-BACKWARD = Convention("i ri r r Ri Ri Ri r d iiiii N iiii", "")
+BACKWARD = Convention("i ri r Ri Ri Ri r d iiiii N iiii", "")
 TANGENT = Convention("i r Ri Ri Ri ri ri d iiii iiii", "")
 call_forward, call_backward, call_tangent = FORWARD.call, BACKWARD.call, TANGENT.call
 
@@ -56,15 +58,11 @@ _added_rows = elementwise(_add, 2, (0,))
 
 
 @inline
-def _mix_states(Z, z, z_rs, states, s_rs, before, made, new, H, R, N, n_states):
+def _mix_states(z, before, made, new, H, R, Hp, VL, N, n_states):
     """Mix N rows of states, of which the first has R numbers and each other H."""
-    VL = lanes(states)
-    U = (H + VL - 1) // VL
     for i in range(n_states):
-        at, vectors = i * U * VL, U if i > 0 else (R + VL - 1) // VL
-        _mixed_rows(
-            Z, z + at, z_rs, states, before + at, s_rs, states, made + at, s_rs, states, new + at, s_rs, N, vectors
-        )
+        at, vectors = i * Hp, ((R if i == 0 else H) + VL - 1) // VL
+        _mixed_rows(within(z, at), within(before, at), within(made, at), within(new, at), N, 1, vectors)
 
 
 @kernel
@@ -74,7 +72,8 @@ def forward(
 ):  # fmt: skip
     """The window of ``cell.forward``, of which ``cell`` is the address, mixed after each step."""
     VL = lanes(states)
-    width = (H + VL - 1) // VL * VL * n_states
+    Hp = (H + VL - 1) // VL * VL
+    width, z = Hp * n_states, rows_at(Z, b0 * z_rs, z_rs)
     for t in range(t0, t1):
         N = (b1 if b1 < active[t] else active[t]) - b0
         if N <= 0:
@@ -92,60 +91,58 @@ def forward(
         )  # fmt: skip
         if status >= 0:
             return t
-        mine = b0 * s_rs
-        before, made, new = (first + turn) * row + mine, made * row + mine, new * row + mine
+        mine = rows_at(states, b0 * s_rs, s_rs)
+        before, made, new = within(mine, (first + turn) * row), within(mine, made * row), within(mine, new * row)
         if drawn.size > 0:
-            from_flags(drawn, (t * B + b0) * width, width, Z, b0 * z_rs, z_rs, N, width // VL)
-        _mix_states(Z, b0 * z_rs, z_rs, states, s_rs, before, made, new, H, R, N, n_states)
+            from_flags(rows_at(drawn, (t * B + b0) * width, width), z, N, width // VL)
+        _mix_states(z, before, made, new, H, R, Hp, VL, N, n_states)
         if out.size > 0:
-            for n in range(N):
-                copy_row(out, (t * B + b0 + n) * o_rs, states, new + n * s_rs, R)
+            copy_rows(rows_at(out, (t * B + b0) * o_rs, o_rs), new, N, R)
     return -1
 
 
 @kernel
 def settle(states, s_rs, slot, out, H, R, B, n_states, Z):
     """Mix what a stepper's kernel wrote with the state in ``slot``, which it read; the output to ``out``."""
-    new = (1 - slot) * B * s_rs
-    _mix_states(Z, 0, 0, states, s_rs, slot * B * s_rs, new, new, H, R, B, n_states)
-    for b in range(B):
-        copy_row(out, b * R, states, new + b * s_rs, R)
+    VL = lanes(states)
+    before, new = rows_at(states, slot * B * s_rs, s_rs), rows_at(states, (1 - slot) * B * s_rs, s_rs)
+    _mix_states(rows_at(Z, 0, 0), before, new, new, H, R, (H + VL - 1) // VL * VL, VL, B, n_states)
+    copy_rows(rows_at(out, 0, R), new, B, R)
 
 
 @kernel
 def backward(
-    cell, n_states, drawn, Z, z_rs, past, unused, variant, dY, y_rs, P_back, zero, states, s_rs, gates, g_rs, delta,
-    d_rs, d_state, squares, H, R, B, K, keep, active, t0, t1, b0, b1,
+    cell, n_states, drawn, Z, z_rs, past, unused, variant, dY, y_rs, P_back, states, s_rs, gates, g_rs, delta, d_rs,
+    d_state, squares, H, R, B, K, keep, active, t0, t1, b0, b1,
 ):  # fmt: skip
     """The window of ``cell.backward``: what was kept of a state passes each step by."""
     VL = lanes(states)
-    U = (H + VL - 1) // VL
-    width = n_states * U * VL
+    Hp = (H + VL - 1) // VL * VL
+    width, first = n_states * Hp, b0 * K
+    z, d, beside = rows_at(Z, b0 * z_rs, z_rs), rows_at(d_state, first * s_rs, s_rs), rows_at(past, first * s_rs, s_rs)
     for t in range(t1 - 1, t0 - 1, -1):
-        n1 = b1 if b1 < active[t] else active[t]
-        if n1 <= b0:
+        N = (b1 if b1 < active[t] else active[t]) - b0
+        if N <= 0:
             continue
         turn, rows = t % 2, t * B * K
         if drawn.size > 0:
-            from_flags(drawn, (t * B + b0) * width, width, Z, b0 * z_rs, z_rs, n1 - b0, width // VL)
-        first, n = b0 * K, (n1 - b0) * K
+            from_flags(rows_at(drawn, (t * B + b0) * width, width), z, N, width // VL)
         if dY.size > 0:
-            for r in range(first, first + n):
-                add_row(d_state, r * s_rs, dY, (rows + r) * y_rs, R)
+            add_rows(d, rows_at(dY, (rows + first) * y_rs, y_rs), N * K, R)
         for i in range(n_states):
-            at, vectors = i * U * VL, U if i > 0 else (R + VL - 1) // VL
-            d = first * s_rs + at
-            _parted_rows(Z, b0 * z_rs + at, z_rs, d_state, d, s_rs, past, d, s_rs, n, vectors, unused, first)
-            for r in range(first, first + n):
-                squares[(rows + r) * n_states + i] = unused[r]
+            at, vectors = i * Hp, ((R if i == 0 else H) + VL - 1) // VL
+            # flags are drawn for K = 1 only, and otherwise all rows of Z are the same
+            _parted_rows(within(z, at), within(d, at), within(beside, at), N * K, 1, vectors, unused, first * n_states)
+            for r in range(N * K):
+                squares[(rows + first + r) * n_states + i] = unused[first * n_states + r]
         call_backward(
-            cell, variant, dY[:0], 0, P_back, zero, states, (2 * t - turn) * B * s_rs, s_rs, gates,
+            cell, variant, dY[:0], 0, P_back, states, (2 * t - turn) * B * s_rs, s_rs, gates,
             (t - turn) * B * g_rs, g_rs, delta, keep * (t - turn) * B * K * d_rs, d_rs, d_state, unused,
             H, R, B, K, keep, active, t - turn, turn, turn + 1, b0, b1,
         )  # fmt: skip
         for i in range(n_states):
-            d, vectors = first * s_rs + i * U * VL, U if i > 0 else (R + VL - 1) // VL
-            _added_rows(d_state, d, s_rs, past, d, s_rs, n, vectors)
+            at, vectors = i * Hp, ((R if i == 0 else H) + VL - 1) // VL
+            _added_rows(within(d, at), within(beside, at), N * K, 1, vectors)
 
 
 @kernel
@@ -155,22 +152,22 @@ def tangent(
 ):  # fmt: skip
     """The window of ``cell.tangent``, mixed after each step."""
     VL = lanes(states)
-    U = (H + VL - 1) // VL
-    width = n_states * U * VL
-    none, one = integer(0), integer(1)
+    Hp = (H + VL - 1) // VL * VL
+    N, width, z = b1 - b0, n_states * Hp, grid_at(Z, b0 * z_rs, z_rs, 0)
     for t in range(t0, t1):
         turn = t % 2
         if drawn.size > 0:
-            from_flags(drawn, (t * B + b0) * width, width, Z, b0 * z_rs, z_rs, b1 - b0, width // VL)
+            from_flags(rows_at(drawn, (t * B + b0) * width, width), rows_at(Z, b0 * z_rs, z_rs), N, width // VL)
         call_tangent(
             cell, variant, P_hh, init, (t - t0) * B * K * i_rs, i_rs, states, (2 * t - turn) * B * s_rs, s_rs, gates,
             (t - turn) * B * g_rs, g_rs, work, w_rs, V, v_rs, unused, H, R, B, K, turn, turn + 1, b0, b1,
         )  # fmt: skip
-        for r in range(b0 * K, b1 * K):
-            now, new, z = (turn * B * K + r) * v_rs, ((1 - turn) * B * K + r) * v_rs, r // K * z_rs
-            for i in range(n_states):
-                at, vectors = i * U * VL, U if i > 0 else (R + VL - 1) // VL
-                _mixed_tangent_rows(
-                    Z, z + at, none, V, now + at, none, V, new + at, none, V, new + at, none, one, vectors, squares,
-                    ((t - t0) * B * K + r) * n_states + i,
-                )  # fmt: skip
+        v, new = rows_at(V, (turn * B + b0) * K * v_rs, v_rs), rows_at(V, ((1 - turn) * B + b0) * K * v_rs, v_rs)
+        rows, mine = ((t - t0) * B + b0) * K, b0 * K * n_states
+        for i in range(n_states):
+            at, vectors = i * Hp, ((R if i == 0 else H) + VL - 1) // VL
+            _mixed_tangent_rows(
+                within(z, at), within(v, at), within(new, at), within(new, at), N, K, vectors, unused, mine
+            )
+            for r in range(N * K):
+                squares[(rows + r) * n_states + i] = unused[mine + r]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ArgumentError
 from ..validation.arrays import real_numbers
 from ..validation.scalars import size
+from ..windows import Windows
 
 Array = NDArray[Any]
 
@@ -34,13 +35,13 @@ def sunspots() -> tuple[Array, Array]:
     return table[:, 0].astype(np.int64), table[:, 1]
 
 
-def windows(series: ArrayLike, length: int, stride: int | None = None) -> Array:
+def windows(series: ArrayLike, length: int, stride: int | None = None) -> Windows:
     """Cut a series into windows, as sequences of a batch.
 
     Parameters
     ----------
     series : array_like, shape (n,) or (n, D)
-        One series; a vector is taken as D = 1.
+        One series; a vector is taken as D = 1. A map of a file (:class:`numpy.memmap`) stays where it is.
     length : int
         Steps T of each window.
     stride : int, optional
@@ -49,8 +50,9 @@ def windows(series: ArrayLike, length: int, stride: int | None = None) -> Array:
 
     Returns
     -------
-    ndarray, shape (T, B, D)
-        Time-major, a copy; the steps left over at the end are dropped.
+    Windows, shape (T, B, D)
+        Time-major: a read-only array that shares the memory of the series, if that is an array, and takes none of its
+        own; the steps left over at the end are dropped. Take a copy, ``.copy()``, to write into it.
 
     Raises
     ------
@@ -66,4 +68,4 @@ def windows(series: ArrayLike, length: int, stride: int | None = None) -> Array:
     if data.ndim != 2 or len(data) < length:
         raise ArgumentError(f"series must have shape (n,) or (n, D) with n >= length = {length}, got {np.shape(data)}")
     view = np.lib.stride_tricks.sliding_window_view(data, length, axis=0)[::stride]
-    return np.ascontiguousarray(view.transpose(2, 0, 1))
+    return view.transpose(2, 0, 1).view(Windows)

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from ..errors import DTypeError, ShapeError
 from ..linearization import Array
 from ..validation.arrays import finite, finite_numbers, plain
+
+SEVERAL = 10
+"""Times a tolerance: how far apart two results that each keep to it may be, computed in different ways."""
 
 
 def square_matrix(value: ArrayLike, name: str) -> Array:
@@ -82,7 +85,12 @@ def rounding_of(matrix: Array, dtype: Any = np.float64) -> float:
         ``10 N eps |W|`` for computations in float64, plus ``eps |W|`` of the type in which it was stored.
     """
     stored = float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
-    return (10 * len(matrix) * float(np.finfo(np.float64).eps) + stored) * frobenius_norm(matrix)
+    return (computing_error(len(matrix)) + stored) * frobenius_norm(matrix)
+
+
+def computing_error(n: int, dtype: DTypeLike = np.float64) -> float:
+    """What a decomposition of matrices of n rows, computed in ``dtype``, loses relative to their norm: ``10 n eps``."""
+    return 10 * n * float(np.finfo(np.dtype(dtype)).eps)
 
 
 def sparse_or_operator(value: Any, name: str) -> Any:

@@ -1,6 +1,6 @@
-"""Weights to and from other layouts. Every conversion is exact, or refuses and says what it cannot express.
+"""Weights to and from other layouts. Every conversion is exact, or is refused with what it cannot express.
 
-One thing rounds: where the other side has one bias, as Keras and the textbook, two become their sum.
+One thing is rounded: where the other side has one bias, as Keras and the textbook do, two biases become their sum.
 
 The other packages are imported by the function that needs them, and only then.
 """

@@ -1,4 +1,4 @@
-"""NumPy's own files, ``.npy`` and ``.npz``: every size is compared with the file's before memory is taken for it.
+"""NumPy's own files, ``.npy`` and ``.npz``: every size is checked against the file's before memory is allocated for it.
 
 Formats: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html and ZIP's appnote 6.3, 4.3.12.
 """
@@ -17,13 +17,13 @@ from ..files import check_source, quoted, shown
 
 Array = NDArray[Any]
 MOST_INFLATED = 100
-"""Deflate makes 1000 out of 1; weights, even with many zeros, do not come near this."""
+"""Deflate can expand 1 byte to 1000; weights, even with many zeros, do not come near this."""
 ALWAYS = 64 * 2**20
-"""Bytes that are given to any file: a small one may be all zeros."""
+"""Bytes that any file may take: a small one may be all zeros."""
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What np.savez and np.savez_compressed write."""
 ENCRYPTED = 1
-"""Bit of the flags of an entry."""
+"""Bit of the flags of a ZIP entry."""
 
 
 def read_npy(path: str) -> Array:
@@ -32,7 +32,7 @@ def read_npy(path: str) -> Array:
     Raises
     ------
     StateDictError
-        If it is another file, is damaged, or holds other things than plain numbers and text.
+        If it is another kind of file, is damaged, or holds anything but plain numbers and text.
     ArgumentError, OSError
         If it cannot be read, see :func:`elman.files.check_source`.
     """
@@ -67,7 +67,7 @@ def read_npz(path: str) -> dict[str, Array]:
             for entry in archive.infolist():
                 with archive.open(entry) as file:
                     arrays[entry.filename.removesuffix(".npy")] = _array(file, entry.file_size)
-                    file.read(1)  # the end, where the checksum is compared
+                    file.read(1)  # at the end the checksum is compared
             return arrays
     except Exception as error:  # what a damaged file raises depends on where it is damaged
         raise StateDictError(
@@ -76,12 +76,12 @@ def read_npz(path: str) -> dict[str, Array]:
 
 
 def check_inflated(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse an archive by what its directory says, before anything of it is unpacked; no entry gives more than that.
+    """Refuse an archive by its directory, before anything is unpacked; no entry yields more than the directory states.
 
     Raises
     ------
     StateDictError
-        If an entry is encrypted or packed in another way, or all together are far larger than the file.
+        If an entry is encrypted or packed in another way, or all entries together are far larger than the file.
     """
     for entry in archive.infolist():
         if entry.flag_bits & ENCRYPTED or entry.compress_type not in METHODS:
@@ -96,12 +96,12 @@ def check_inflated(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _array(file: IO[bytes], size: int) -> Array:
-    """One array out of a stream of ``size`` bytes."""
+    """One array from a stream of ``size`` bytes."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, by_column, dtype = np.lib.format.read_array_header_1_0(file)
     else:
-        # versions 2 and 3 have the same header, but for its letters; NumPy reads no others
+        # the headers of versions 2 and 3 differ only in their character encoding; NumPy reads no others
         if version not in ((2, 0), (3, 0)):
             raise ValueError(f"version {version} of the format is not known")
         shape, by_column, dtype = np.lib.format.read_array_header_2_0(file)
@@ -123,5 +123,5 @@ def _array(file: IO[bytes], size: int) -> Array:
 
 
 def _said(error: Exception) -> str:
-    """What an error says, in one line; some say nothing."""
+    """The message of an error, in one line; some have none."""
     return shown(f"{error}" or type(error).__name__, 300)

@@ -2,11 +2,11 @@ r"""Keras 3's recurrent layers, in both directions, as lists of arrays in the or
 
 A sample is a row there: ``kernel`` (D, G H), ``recurrent_kernel`` (H, G H), ``bias``; ours are their transposes. Gates
 of the LSTM are in our order (i, f, c, o); the GRU has z, r, h where we have r, z, n. Keras gives ``SimpleRNN``,
-``LSTM`` and the GRU with ``reset_after=False`` one bias (G H,) where we have two whose sum counts: it comes in as
-``bias_ih``, beside a zero ``bias_hh``, and goes out as their sum, rounded once. The GRU with ``reset_after=True`` has
+``LSTM`` and the GRU with ``reset_after=False`` one bias (G H,) where we have two whose sum counts: it is imported as
+``bias_ih``, with a zero ``bias_hh``, and exported as their sum, rounded once. The GRU with ``reset_after=True`` has
 both, (2, 3 H).
 
-Keras itself is not imported: its layers are asked for their weights and configuration.
+Keras itself is not imported: weights and configuration are read from its layers.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, ShapeError, StateDictError
-from ..layers import GRU, LSTM, RNN, Network, Readout
+from ..layers import GRU, LSTM, MLP, RNN, Network, Readout
+from ..layers.dense import Dense
 from ..layers.parameters import rounded
 from ..layers.recurrent import Recurrent
 from ..validation.scalars import flag
 from .keras_arrays import directions, is_cudnn, to_ours, to_theirs
+from .keras_heads import dense_arrays, head_of, is_dense
 
 Array = NDArray[Any]
 CELLS: dict[int, Any] = {1: RNN, 3: GRU, 4: LSTM}
 NAMES = {"SimpleRNN": RNN, "LSTM": LSTM, "GRU": GRU, "CuDNNLSTM": LSTM, "CuDNNGRU": GRU}
 NONLINEARITIES = {"tanh": "tanh", "relu": "relu", "sigmoid": "sigmoid", "linear": "identity"}
 NEUTRAL = {"go_backwards": False, "stateful": False}
-"""Options of Keras's layers that change what comes out, and the value at which they do not."""
+"""Options of Keras's layers that change the output, and the value at which they do not."""
 MODELS = ("Sequential", "Functional", "Model")
 INERT = {
     "InputLayer", "Dropout", "SpatialDropout1D", "GaussianNoise", "GaussianDropout", "AlphaDropout",
     "ActivityRegularization",
 }  # fmt: skip
-"""Layers of Keras that give back what they are given, but for training."""
+"""Layers of Keras that return their input unchanged, except in training."""
 
 
 class _Layer(NamedTuple):
@@ -52,7 +54,7 @@ class _Layer(NamedTuple):
 def from_keras(
     source: Any, *, nonlinearity: str | None = None, reset_after: bool | None = None, activation: str | None = None,
     recurrent_activation: str | None = None, batch_first: bool = True, dtype: DTypeLike | None = None,
-) -> RNN | LSTM | GRU | Network:  # fmt: skip
+) -> RNN | LSTM | GRU | Readout | MLP | Network:  # fmt: skip
     """Build a layer or network from layers of Keras, or from their weights.
 
     Parameters
@@ -60,17 +62,19 @@ def from_keras(
     source : Keras layer or model, or list of arrays, or a list of layers or such lists
         ``SimpleRNN``, ``LSTM``, ``GRU``, or ``Bidirectional`` around one; or its ``get_weights()``: kernel, recurrent
         kernel and bias, twice for two directions. A list of them is a stack, which becomes one layer with
-        ``num_layers``. Shapes tell the cell, sizes and bias. A bias of twice the length, (6 H,) or (8 H,), tells that
-        the arrays are those of ``CuDNNGRU`` or ``CuDNNLSTM``, whose kernels lie otherwise, too. A model must be a chain
-        of such layers, and at the end perhaps a ``Dense`` without activation: then it becomes a network.
+        ``num_layers``. Shapes determine the cell, sizes and bias. A bias of twice the length, (6 H,) or (8 H,), means
+        that the arrays are those of ``CuDNNGRU`` or ``CuDNNLSTM``, whose kernels also have another layout. A model must
+        be a chain of such layers, which may end with one ``Dense`` without activation, or with two, the first having
+        an activation that elman has: it then becomes a network with a readout or a perceptron. One or two ``Dense``
+        alone become a readout or a perceptron.
     activation, recurrent_activation : str, optional
-        For the weights of an LSTM or GRU, which do not tell them, though what they compute depends on them:
-        ``"tanh"`` and ``"sigmoid"``, or they are refused. Keras before 2.3, and TensorFlow's before 2.0, had
-        ``recurrent_activation="hard_sigmoid"`` by default: see the model's configuration.
+        Required for the weights of an LSTM or GRU, which do not reveal them although the result depends on them. They
+        must be ``"tanh"`` and ``"sigmoid"``. In Keras before 2.3, and TensorFlow's before 2.0, the default was
+        ``recurrent_activation="hard_sigmoid"``: see the model's configuration.
     nonlinearity : {"tanh", "relu", "sigmoid", "identity"}, optional
-        For the weights of a ``SimpleRNN``, which do not tell it; of a Keras layer it is read.
+        Required for the weights of a ``SimpleRNN``, which do not reveal it; it is read from a Keras layer.
     reset_after : bool, optional
-        For the weights of a GRU without bias, which do not tell it; True is Keras's default.
+        Required for the weights of a GRU without bias, which do not reveal it; True is Keras's default.
     batch_first : bool, default True
         Whether the new layer takes (B, T, D), as Keras does, instead of (T, B, D).
     dtype : {None, "float64", "float32"}
@@ -78,24 +82,25 @@ def from_keras(
 
     Returns
     -------
-    RNN, LSTM, GRU or Network
-        New, with copies of the weights.
+    RNN, LSTM, GRU, Readout, MLP or Network
+        A new model with copies of the weights.
 
     Raises
     ------
     ArgumentError
         If Keras's layer has what ours lacks: another activation, a merge mode other than concat, ``go_backwards``,
-        ``stateful``; if an option is missing, or is told by the source; if a weight is not finite.
+        ``stateful``; if an option is missing, or is given although the source determines it; if a weight is not finite.
     StateDictError
         If there are not two or three arrays for each direction, or the layers of a stack differ.
     ShapeError, DTypeError
-        If shapes do not fit each other, or the source is another kind of layer or holds other things than numbers.
+        If shapes do not fit each other, or the source is another kind of layer or holds anything but numbers.
 
     Notes
     -----
-    Initialisers, constraints, regularisers, dropout (of a layer, or as a layer of its own) and noise act on training
-    only and stay behind: what comes out computes what Keras does at inference. A masked step holds the state in
-    Keras; for sequences padded at the end that is what ``lengths`` does. ``stateful`` is what handing ``hn`` on does.
+    Initialisers, constraints, regularisers, dropout (of a layer, or as a layer of its own) and noise act in training
+    only and are not converted: the result computes what Keras does at inference. In Keras a masked step leaves the
+    state unchanged; for sequences padded at the end, ``lengths`` does the same. Passing ``hn`` on replaces
+    ``stateful``.
     """
     batch_first = flag(batch_first, "batch_first")
     if reset_after is not None:
@@ -128,20 +133,23 @@ def from_keras(
     return out
 
 
-def to_keras(layer: Recurrent) -> list[list[Array]]:
+def to_keras(layer: Recurrent | Dense | Network) -> list[list[Array]]:
     """Weights for Keras's ``set_weights``.
 
     Parameters
     ----------
-    layer : RNN, LSTM or GRU
-        Where they come from. What the arrays do not say has to be said to Keras: ``activation`` for the nonlinearity
-        ("linear" for identity), ``reset_after``, ``use_bias``.
+    layer : RNN, LSTM, GRU, Readout, MLP, or Network of them
+        The model whose weights are copied. Keras must be told what the arrays do not say: ``activation`` for the
+        nonlinearity ("linear" for identity), ``reset_after``, ``use_bias``; for a network, ``return_sequences`` of the
+        last recurrent layer: True with ``at="steps"``, False with ``at="end"``.
 
     Returns
     -------
     list of list of ndarray
-        For each layer of the stack kernel (D, G H), recurrent kernel (H, G H), and bias if there is one; for two
-        directions six or four arrays, as ``Bidirectional`` has them. Copies, in the layer's dtype.
+        For each layer of the stack, kernel (D, G H), recurrent kernel (H, G H), and bias if there is one; for two
+        directions, six or four arrays, as ``Bidirectional`` has them. For a readout, kernel (H, Q), and bias if there
+        is one, of a ``Dense``; for a perceptron, those of two ``Dense``. For a network, all of these, one list for each
+        layer of Keras, in order. All arrays are copies in the layer's dtype.
 
     Raises
     ------
@@ -152,11 +160,18 @@ def to_keras(layer: Recurrent) -> list[list[Array]]:
 
     Notes
     -----
-    Dropout is not in the arrays. Where Keras has one bias it is the rounded sum of the two: outputs agree to the
+    The arrays do not contain dropout. Where Keras has one bias, it is the rounded sum of the two: outputs agree to the
     rounding of that sum, and ``from_keras(to_keras(layer))`` has it as its ``bias_ih``.
     """
-    if type(layer) not in NAMES.values():
-        raise DTypeError(f"to_keras takes RNN, LSTM or GRU, got {type(layer).__name__}")
+    if type(layer) is Network:
+        return [*to_keras(layer.layer), *to_keras(layer.readout)]
+    if isinstance(layer, Dense) and type(layer) in (Readout, MLP):
+        return dense_arrays(layer)
+    if type(layer) not in NAMES.values() or not isinstance(layer, Recurrent):
+        raise DTypeError(
+            f"to_keras takes RNN, LSTM, GRU, Readout, MLP or a Network of them, got {type(layer).__name__}: Keras has "
+            "no such layer"
+        )
     foreign = {"proj_size": isinstance(layer, LSTM) and layer.proj_size, "zoneout": any(layer.zoneout)}
     for name, is_foreign in (foreign | {"learn_initial_state": layer.learn_initial_state}).items():
         if is_foreign:
@@ -168,39 +183,34 @@ def to_keras(layer: Recurrent) -> list[list[Array]]:
 
 
 def _from_model(model: Any, dtype: DTypeLike | None, options: dict[str, Any]) -> Any:
-    """The layer of a model, or with a linear readout the network."""
+    """The layer of a model, or the network if it has a readout."""
     layers = _recurrent_items(_chain(model))
-    last = layers[-1]
-    if type(last).__name__ == "TimeDistributed" and type(last.layer).__name__ == "Dense":
-        last = last.layer
-    if type(last).__name__ != "Dense" or len(layers) < 2:
+    end = len(layers)
+    while end and len(layers) - end < 2 and is_dense(layers[end - 1]):
+        end -= 1
+    if end == len(layers):
         layer: Any = from_keras(layers, dtype=dtype, **options)
         return layer
-    if last.get_config()["activation"] not in ("linear", None):
-        raise ArgumentError(
-            f"{last.name}: activation must be 'linear', got {last.get_config()['activation']!r}: a readout has none. "
-            "Give the recurrent layers alone, as a list out of model.layers"
-        )
-    weight, *bias = [np.asarray(a) for a in last.get_weights()]
     if dtype is None:
         dtype = np.result_type(
             np.float32, *(a.dtype for a in map(np.asarray, model.get_weights()) if a.dtype.kind == "f")
         )
-    layer = from_keras(layers[:-1], dtype=dtype, **options)
-    readout = Readout(len(weight), weight.shape[1], bias=bool(bias), dtype=dtype, weight_init="zeros")
-    readout.load_state_dict(rounded({"weight": weight.T, **({"bias": bias[0]} if bias else {})}, readout.dtype))
-    return Network(layer, readout, at="steps" if layers[-2].return_sequences else "end")
+    head = head_of(layers[end:], dtype)
+    if not end:
+        return head
+    layer = from_keras(layers[:end], dtype=dtype, **options)
+    return Network(layer, head, at="steps" if layers[end - 1].return_sequences else "end")
 
 
 def _chain(model: Any) -> list[Any]:
-    """The layers of a model, each of which reads the one before and nothing else."""
+    """The layers of a model, each of which must read the one before and nothing else."""
     layers = list(model.layers)
     if type(model).__name__ == "Sequential":
         return layers
     try:
         chained = all(second.input is first.output for first, second in pairwise(layers))
         chained &= len(model.inputs) == len(model.outputs) == 1 and model.outputs[0] is layers[-1].output
-    # what Keras raises for a layer that is called more than once
+    # raised by Keras for a layer that is called more than once
     except (AttributeError, ValueError):
         chained = False
     if not chained:
@@ -212,7 +222,7 @@ def _chain(model: Any) -> list[Any]:
 
 
 def _recurrent_items(items: Any) -> list[Any]:
-    """Those of several layers that do not act in training alone; at least one."""
+    """The layers that do not act in training only; there must be at least one."""
     kept = [item for item in items if not _is_inert(item)]
     if not kept:
         raise StateDictError("from_keras takes at least one recurrent layer; all that were given act in training only")
@@ -220,7 +230,7 @@ def _recurrent_items(items: Any) -> list[Any]:
 
 
 def _is_inert(item: Any) -> bool:
-    """Whether this is a layer of Keras that acts in training alone."""
+    """Whether this is a layer of Keras that acts in training only."""
     return type(item).__name__ in INERT and _is_keras(item)
 
 
@@ -255,7 +265,7 @@ def _read(item: Any) -> _Layer:
 
 
 def _configuration(layer: Any, backward: bool = False) -> tuple[Any, str | None, bool | None]:
-    """Cell, nonlinearity and reset_after of a layer of Keras; refuses what ours cannot do."""
+    """Cell, nonlinearity and reset_after of a layer of Keras; what ours cannot do is refused."""
     name, config = type(layer).__name__, layer.get_config()
     if name not in NAMES:
         raise DTypeError(f"from_keras takes {', '.join(NAMES)} and Bidirectional of them, got {name}; of a model give "
@@ -288,7 +298,7 @@ def _sizes(layer: _Layer) -> tuple[int, Any]:
 
 
 def _check_activations(layer: _Layer, cell: Any, activation: str | None, recurrent_activation: str | None) -> None:
-    """Refuse arrays of a gated cell whose activations are other than ours, or not said."""
+    """Refuse arrays of a gated cell whose activations are missing or not ours."""
     for name, value, ours in (
         ("activation", activation, "tanh"), ("recurrent_activation", recurrent_activation, "sigmoid"),
     ):  # fmt: skip
@@ -311,7 +321,7 @@ def _check_activations(layer: _Layer, cell: Any, activation: str | None, recurre
 
 
 def _options(layer: _Layer, cell: Any, nonlinearity: str | None, reset_after: bool | None) -> dict[str, Any]:
-    """The layer's option that shapes do not tell, from the one place that tells it."""
+    """The layer's option that shapes do not reveal, from the argument or the layer."""
     told = {"nonlinearity": layer.nonlinearity, "reset_after": layer.reset_after}
     if cell is GRU and told["reset_after"] is None and len(layer.directions[0]) == 3:
         told["reset_after"] = layer.directions[0][2].ndim == 2

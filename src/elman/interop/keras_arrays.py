@@ -1,4 +1,4 @@
-"""Arrays of Keras's recurrent layers in elman's layout, and back; those of its layers for cuDNN too."""
+"""Arrays of Keras's recurrent layers, including those for cuDNN, in elman's layout, and back."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Array = NDArray[Any]
 
 
 class _Doubled(np.ndarray[Any, Any]):
-    """A bias (2, G) that came as cuDNN's (2 G,)."""
+    """A bias (2, G) that was given as cuDNN's (2 G,)."""
 
 
 def is_cudnn(arrays: list[Array]) -> bool:
-    """Whether these arrays of one direction came from one of Keras's layers for cuDNN: tanh and sigmoid, no others."""
+    """Whether these arrays of one direction are of a Keras layer for cuDNN, which has tanh and sigmoid only."""
     return isinstance(arrays[-1], _Doubled)
 
 
 def _known(value: Any) -> Any:
-    """An array of bfloat16, a type of the package ml_dtypes that NumPy does not know, as float32, which holds it."""
+    """An array of bfloat16, which NumPy does not have (but the package ml_dtypes does), as float32, which holds it."""
     return value.astype(np.float32) if "bfloat16" in str(getattr(value, "dtype", "")) else value
 
 
@@ -50,9 +50,9 @@ def directions(given: Any) -> list[list[Array]]:
 def _from_cudnn(arrays: list[Array]) -> list[Array]:
     """Arrays of Keras 2's CuDNNGRU and CuDNNLSTM, known by their bias (2 G,), in the layout of GRU and LSTM.
 
-    cuDNN reads each gate's kernel, whose shape Keras gives as (D, H), as H rows of D numbers, and the recurrent one
-    transposed. The two halves of the bias are that of the input and that of the state, which in a GRU do not merge: the
-    reset gate acts on the second alone. What ``_convert_rnn_weights`` does in TensorFlow 2,
+    cuDNN reads each gate's kernel, whose shape Keras gives as (D, H), as H rows of D numbers, and the recurrent kernel
+    transposed. The two halves of the bias are that of the input and that of the state, which in a GRU cannot be merged:
+    the reset gate acts on the second alone. The same as ``_convert_rnn_weights`` in TensorFlow 2,
     https://github.com/tensorflow/tensorflow/blob/v2.4.0/tensorflow/python/keras/saving/hdf5_format.py
     """
     kernel, recurrent, *bias = arrays

@@ -1,65 +1,64 @@
-"""What names and shapes of weights do not tell, such as the nonlinearity: written beside them, and read back."""
+"""What names and shapes of weights do not tell, such as the nonlinearity: written with them, and read back."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DTypeError, StateDictError
 from ..files import quoted, shown
 from ..layers import GRU, LSTM, MGU, MLP, RNN, Network, Readout
 from ..layers.parameters import Parameterised
+from ..layers.stated import OPTIONS, StatedWeights, stated, worded
 
-Array = NDArray[Any]
+__all__ = ["CLASSES", "KEY", "OPTIONS", "StatedWeights", "kinds", "merged", "parsed", "stated_by", "stated_under"]
+
 KEY = "elman"
 CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (RNN, LSTM, GRU, MGU, Readout, MLP, Network)}
-OPTIONS = ("nonlinearity", "reset_after", "zoneout", "at")
-"""Options that decide what weights mean, and that neither their names nor their shapes tell."""
-
-
-class StatedWeights(dict[str, Array]):
-    """Weights by name, and what their file states about them.
-
-    Attributes
-    ----------
-    stated : dict of str to str
-        For each part of a model, by its prefix (``""`` for the whole), its class and options, such as
-        ``"RNN(nonlinearity='relu')"``; empty for files of others.
-    """
-
-    def __init__(self, weights: Mapping[str, Array], stated: Mapping[str, str]) -> None:
-        super().__init__(weights)
-        self.stated = dict(stated)
 
 
 def kinds(model: Parameterised) -> dict[str, str]:
-    """Class and telling options of each part of a model, by its prefix."""
-    if isinstance(model, Network):
-        return {"": f"Network(at={model.at!r})", "layer.": _kind(model.layer), "readout.": _kind(model.readout)}
+    """Class and decisive options of each part of a model, by its prefix."""
     if not isinstance(model, Parameterised):
         raise DTypeError(f"model must be a layer, a readout or a network of elman, got {type(model).__name__}")
-    return {"": _kind(model)}
+    return stated(model)
 
 
-def _kind(model: Parameterised) -> str:
-    """Class and the options that decide what the weights mean."""
-    names = ["nonlinearity", "reset_after"] + ["zoneout"] * any(getattr(model, "zoneout", ()))
-    options = [f"{name}={getattr(model, name)!r}" for name in names if hasattr(model, name)]
-    return f"{type(model).__name__}({', '.join(options)})"
+def stated_by(text: str) -> dict[str, str]:
+    """What the description in a file of :func:`elman.save` states, in the form of :func:`kinds`.
+
+    Raises
+    ------
+    StateDictError
+        If it is damaged.
+    """
+    try:
+        return dict(_kinds_of(json.loads(text)["net"], ""))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError) as error:
+        raise StateDictError(f"the description of elman.save in it is damaged ({shown(error, 200)})") from error
+
+
+def _kinds_of(said: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    """Each part of a described model, by its prefix."""
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in said["options"].items()}
+    yield prefix, worded(str(said["class"]), options)
+    for name, value in options.items():
+        if isinstance(value, dict) and "options" in value:
+            yield from _kinds_of(value, f"{prefix}{name}.")
 
 
 def stated_under(source: Any, prefix: str) -> dict[str, str]:
-    """What a source states about the parts below a prefix; empty where it states nothing."""
+    """What a source states about the parts below a prefix; empty if it states nothing."""
     stated: dict[str, str] = getattr(source, "stated", {})
     return {name.removeprefix(prefix): kind for name, kind in stated.items() if name.startswith(prefix)}
 
 
 def parsed(text: str) -> tuple[Any, dict[str, Any]]:
-    """Class and options out of the text that :func:`kinds` makes.
+    """Class and options from the text that :func:`kinds` makes.
 
     Raises
     ------
@@ -83,15 +82,15 @@ def parsed(text: str) -> tuple[Any, dict[str, Any]]:
 
 
 def merged(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Class and options that a file states, with those given by the caller, which must not contradict.
+    """Class and options that a file states, with those given by the caller, which must not contradict it.
 
     Raises
     ------
     ArgumentError
-        If a given option differs from what is stated, or is one that the class does not have.
+        If a given option differs from what is stated, or the class does not have it.
     """
     kind, options = parsed(text)
-    # what is not written is at its neutral value: the file was written by elman, which leaves nothing else out
+    # an option that is not written has its neutral value: elman, which wrote the file, leaves out no others
     told = ({"zoneout": 0.0} if kind in (RNN, LSTM, GRU, MGU) else {}) | options
     for name in OPTIONS:
         if name not in given:
@@ -107,7 +106,7 @@ def merged(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values of an option mean the same; one number of zoneout holds for every state."""
+    """Whether two values of an option mean the same; a single number for zoneout holds for every state."""
     if isinstance(one, str | bool) or isinstance(other, str | bool):
         return bool(type(one) is type(other) and one == other)
     try:

@@ -1,4 +1,4 @@
-"""Layers made from weights under PyTorch's names, which with their shapes tell most of what the layer is."""
+"""Layers made from weights under PyTorch's names, which with their shapes determine most of the layer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .metadata import merged
 Array = NDArray[Any]
 NAME = re.compile(r"(?:weight_(?:ih|hh|hr)|bias_(?:ih|hh)|[hc]0)_l(\d+)(_reverse)?")
 CELL_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-"""Names in PyTorch's RNNCell, LSTMCell and GRUCell, which have no number of a layer."""
+"""Names in PyTorch's RNNCell, LSTMCell and GRUCell, which lack the number of a layer."""
 CELLS: dict[int, Any] = {1: RNN, 3: GRU, 4: LSTM}
-"""Blocks of H rows in ``weight_ih``, and the layer that has them."""
+"""Number of blocks of H rows in ``weight_ih``, and the layer that has as many."""
 
 
 def numbered(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """The same weights, with those of one of PyTorch's cells under the names of a layer."""
+    """The same weights; those of one of PyTorch's cells get the names of a layer."""
     if {"weight_ih", "weight_hh"} <= set(weights) <= set(CELL_NAMES):
         return {f"{name}_l0": value for name, value in weights.items()}
     return dict(weights)
@@ -52,9 +52,9 @@ def layer_from_weights(
     dtype : {None, "float64", "float32"}
         None for that of the weights.
     options : dict
-        What the weights do not tell.
+        Options that the weights do not determine.
     stated : str, optional
-        What their file states, see :mod:`elman.interop.metadata`.
+        What their file states; see :mod:`elman.interop.metadata`.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def layer_from_weights(
     Raises
     ------
     StateDictError, ShapeError, DTypeError, ArgumentError
-        If no layer has such weights, an option is missing, or is told by the weights or their file.
+        If no layer has such weights, or an option is missing, or given although the weights or their file determine it.
     """
     for name, array in weights.items():
         if array.dtype.kind != "f":
@@ -81,7 +81,7 @@ def layer_from_weights(
         layer = Readout(K, Q, bias="bias" in weights, dtype=kind, weight_init="zeros")
     else:
         named = numbered(weights)
-        # renaming keeps the order
+        # renaming preserves the order
         labels = {new: labels[old] for new, old in zip(named, weights, strict=True)}
         weights = named
         layer = _recurrent(weights, labels, kind, options, cell)
@@ -92,7 +92,7 @@ def layer_from_weights(
 def model_from_weights(
     weights: Mapping[str, Array], dtype: DTypeLike | None, options: dict[str, Any], stated: Mapping[str, str]
 ) -> Recurrent | Readout | MLP | Network:
-    """A layer, readout or network with these weights; a network has the names ``layer. ...`` and ``readout. ...``."""
+    """A layer, readout or network with these weights; a network's names are ``layer. ...`` and ``readout. ...``."""
     parts = [p for p in ("layer.", "readout.") if any(name.startswith(p) for name in weights)]
     if len(parts) < 2:
         layer: Recurrent | Readout = layer_from_weights(
@@ -122,14 +122,14 @@ def model_from_weights(
 
 
 def cell_of(weights: Mapping[str, Array], stated: Any = None) -> tuple[Any, int, int, int]:
-    """The layer's class by the shapes, and the sizes D of the input, H of the units, P of the output.
+    """The layer's class by the shapes, and the numbers of inputs D, units H and outputs P.
 
     Parameters
     ----------
     weights : mapping of str to ndarray
         Under the names of a layer.
     stated : class, optional
-        What the file states; PyTorch has no MGU, so that its shapes alone are taken for a mistake.
+        What the file states; PyTorch has no MGU, so that the shapes of one alone are taken for a mistake.
     """
     if missing := [name for name in ("weight_ih_l0", "weight_hh_l0") if name not in weights]:
         raise StateDictError(f"a recurrent layer's weights are weight_ih_l0, weight_hh_l0, ...; missing {missing[0]}")
@@ -147,7 +147,7 @@ def cell_of(weights: Mapping[str, Array], stated: Any = None) -> tuple[Any, int,
 
 
 def _perceptron(weights: Mapping[str, Array], dtype: DTypeLike, options: dict[str, Any]) -> MLP:
-    """A perceptron of these shapes; only a file of elman says that it is one."""
+    """A perceptron with these shapes; only a file of elman says that it is one."""
     missing = [name for name in ("weight_ih", "weight_ho") if name not in weights]
     if missing:
         raise StateDictError(f"a perceptron's weights are weight_ih, bias_ih, weight_ho, bias_ho; missing {missing}")
@@ -158,7 +158,7 @@ def _perceptron(weights: Mapping[str, Array], dtype: DTypeLike, options: dict[st
 def _recurrent(
     weights: Mapping[str, Array], labels: Mapping[str, str], dtype: DTypeLike, options: dict[str, Any], stated: Any
 ) -> Any:
-    """A recurrent layer of these shapes, its weights not loaded."""
+    """A recurrent layer with these shapes, its weights not yet loaded."""
     parts = _parts(weights, labels)
     cell, D, H, P = cell_of(weights, stated)
     if stated is not None and stated is not cell:
@@ -177,7 +177,7 @@ def _recurrent(
 
 
 def _parts(weights: Mapping[str, Array], labels: Mapping[str, str]) -> list[re.Match[str]]:
-    """The names taken apart, if they are a recurrent layer's, with every layer there."""
+    """The names split into their parts, if they are those of a recurrent layer and no layer is missing."""
     parts = {name: NAME.fullmatch(name) for name in weights}
     known = [part for part in parts.values() if part]
     unknown = [labels[name] for name, part in parts.items() if part is None]
@@ -196,7 +196,7 @@ def _parts(weights: Mapping[str, Array], labels: Mapping[str, str]) -> list[re.M
 
 
 def _matrix(weights: Mapping[str, Array], name: str) -> tuple[int, int]:
-    """Shape of a weight of two axes."""
+    """The shape of a weight with two axes."""
     if weights[name].ndim != 2:
         raise ShapeError(f"{name} must have two axes, got shape {weights[name].shape}")
     rows, columns = weights[name].shape

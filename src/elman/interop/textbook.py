@@ -3,7 +3,7 @@ r"""The textbook's layout: a sample is a row, so weights stand on the right.
 .. math:: H_t = \phi(X_t W_{xh} + H_{t-1} W_{hh} + b_h), \qquad O_t = H_t W_{hq} + b_q
 
 Zhang, Lipton, Li, Smola, Dive into Deep Learning (2023), section 9.4. Its matrices are the
-transposes of PyTorch's, and it has one bias where PyTorch has two whose sum counts.
+transposes of PyTorch's, and it has one bias where PyTorch has two, of which only the sum matters.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def to_textbook(model: RNN | Network) -> dict[str, Array]:
     Parameters
     ----------
     model : RNN or Network with a linear readout
-        Where the weights come from.
+        The model whose weights are copied.
 
     Returns
     -------
     dict
-        ``W_xh`` (d, h), ``W_hh`` (h, h), ``b_h`` (h,); for a network also ``W_hq`` (h, q), ``b_q`` (q,). Copies. A
-        missing bias is a zero one.
+        Copies of ``W_xh`` (d, h), ``W_hh`` (h, h), ``b_h`` (h,); for a network also ``W_hq`` (h, q), ``b_q`` (q,). A
+        missing bias becomes zero.
 
     Raises
     ------
     StateDictError
-        If the readout is not linear, or the layer is more than the textbook writes: another cell, a stack, both
+        If the readout is not linear, or the layer is beyond the textbook's notation: another cell, a stack, both
         directions, a learned initial state, zoneout.
     """
     layer = model.layer if isinstance(model, Network) else model
@@ -75,12 +75,12 @@ def from_textbook(
     nonlinearity : {"tanh", "relu", "sigmoid", "identity"}
         The function :math:`\phi`.
     dtype : {"float64", "float32"}
-        Type of the layer. A narrower one than that of the weights rounds.
+        Type of the layer. If it is narrower than that of the weights, they are rounded.
 
     Returns
     -------
     RNN or Network
-        ``bias_ih_l0`` is b_h, ``bias_hh_l0`` zero.
+        ``bias_ih_l0`` is b_h, and ``bias_hh_l0`` is zero.
 
     Raises
     ------

@@ -1,13 +1,13 @@
 """PyTorch's recurrent modules, in both directions, and the files it saves.
 
 Names, shapes and gate orders are PyTorch's, so no number is permuted or rounded. torch is imported only where its own
-objects are made or its files read: arrays under PyTorch's names convert without it.
+objects are made or its files read: arrays under PyTorch's names are converted without it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, MissingExtraError, StateDictError
 from ..files import listed, quoted
-from ..layers import GRU, LSTM, RNN, Network, Readout
+from ..layers import GRU, LSTM, MLP, RNN, Network, Readout
 from ..layers.dense import Dense
 from ..layers.recurrent import Recurrent
 from ..validation.arrays import plain
 from .metadata import stated_under
-from .state_dict import CELLS, layer_from_weights
+from .state_dict import CELLS, layer_from_weights, model_from_weights
+from .torch_heads import PARTS, WEIGHTS, is_network, is_perceptron, perceptron_module, perceptron_of
 
 Array = NDArray[Any]
 MODULES = {
@@ -32,45 +33,48 @@ MODULES = {
     "GRUCell": (),
     "Linear": (),
 }
-"""Modules of torch.nn, and those of their options that the weights do not tell."""
+"""Modules of torch.nn, and those of their options that the weights do not reveal."""
 
 UNTOLD = ("nonlinearity", "batch_first", "dropout", "recurrent_dropout", "zoneout")
-"""Options of elman's layers that the weights do not tell."""
+"""Options of elman's layers that the weights do not reveal."""
 
 
 def from_torch(
     source: Any, *, prefix: str = "", dtype: DTypeLike | None = None, **options: Any
-) -> RNN | LSTM | GRU | Readout:
-    """Build a layer from a module of PyTorch or from weights under its names.
+) -> Recurrent | Readout | MLP | Network:
+    """Build a layer or network from a module of PyTorch or from weights under its names.
 
     Parameters
     ----------
     source : torch.nn.Module or mapping of str to tensor or ndarray
-        ``nn.RNN``, ``nn.LSTM``, ``nn.GRU``, ``nn.Linear``, one of ``nn.RNNCell``, ``nn.LSTMCell``, ``nn.GRUCell``,
-        which becomes a layer that takes whole sequences, or a model that holds one of them at ``prefix``; or a state
-        dict, whose names and shapes tell cell, sizes, layers, directions, projection and bias, and where it comes from
-        elman also learned initial states (``h0_l0``, ...). What a file of elman states, as far as it is still with the
-        weights (:func:`elman.interop.load_safetensors`), is obeyed.
+        A module: ``nn.RNN``, ``nn.LSTM``, ``nn.GRU``, ``nn.Linear``; ``nn.RNNCell``, ``nn.LSTMCell`` or
+        ``nn.GRUCell``, which becomes a layer that takes whole sequences; a ``Sequential`` of ``Linear``, a nonlinearity
+        that elman has and ``Linear``, which becomes a perceptron; a ``ModuleDict`` of ``layer`` and ``readout``, which
+        becomes a network; or a model that holds one of them at ``prefix``. Or a state dict, whose names and shapes
+        determine cell, sizes, layers, directions, projection and bias, and if it comes from elman also learned initial
+        states (``h0_l0``, ...). What a file of elman states is respected as long as it is still attached to the weights
+        (:func:`elman.interop.load_safetensors`).
     prefix : str, default ""
         Which part of a model, such as ``"encoder.rnn."``. Every weight below it is used exactly once.
     dtype : {None, "float64", "float32"}
-        None for that of the weights; 16-bit numbers then become float32, which is exact. A narrower one rounds.
+        None for that of the weights; 16-bit numbers then become float32, which is exact. A narrower dtype rounds.
     **options
-        What a state dict does not tell: ``nonlinearity`` (needed for a plain RNN), ``batch_first``, ``dropout``; of a
-        module these are read. ``recurrent_dropout`` and ``zoneout``, which PyTorch does not have.
+        What a state dict does not tell: ``nonlinearity`` (needed for a plain RNN), ``batch_first``, ``dropout``; these
+        are read from a module. Also ``recurrent_dropout`` and ``zoneout``, which PyTorch does not have, and for a
+        network ``at``.
 
     Returns
     -------
-    RNN, LSTM, GRU or Readout
-        New, with copies of the weights.
+    RNN, LSTM, GRU, Readout, MLP or Network
+        A new model with copies of the weights.
 
     Raises
     ------
     StateDictError
         If weights are missing or unknown, or no recurrent layer or linear map has such weights.
     ArgumentError
-        If an option is missing, or is one that the source tells, or contradicts what it states; if a weight is not
-        finite.
+        If an option is missing, is given although the source determines it, or contradicts what the source states; if a
+        weight is not finite.
     DTypeError, ShapeError
         For other modules and types, tensors without plain values, and shapes that do not fit each other.
 
@@ -82,18 +86,9 @@ def from_torch(
     >>> from_torch(weights, prefix="rnn.").hidden_size
     4
     """
-    told: tuple[str, ...] = tuple(name for name in options if name not in UNTOLD)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(source, torch.nn.Module):
-        module = _part(torch, source, prefix)
-        source, prefix, read = module.state_dict(), "", MODULES[type(module).__name__]
-        told += tuple(name for name in read if name in options)
-        options = {name: getattr(module, name) for name in read} | options
-        if getattr(module, "num_layers", 1) == 1:
-            # it acts between layers, and PyTorch takes it, with a warning, where there is nothing between
-            options.pop("dropout", None)
-    if told:
-        raise ArgumentError(f"{', '.join(told)} must not be given: the source tells, or PyTorch has no other form")
+        return _from_module(torch, _part(torch, source, prefix), dtype, options)
     if not isinstance(source, Mapping):
         raise DTypeError(
             f"from_torch takes a torch.nn.Module or a state dict, a mapping of names to arrays; got "
@@ -101,7 +96,39 @@ def from_torch(
         )
     labels = {name.removeprefix(prefix): name for name in present(source, prefix)}
     weights = {short: values(source[name], name) for short, name in labels.items()}
-    return layer_from_weights(weights, labels, dtype, options, stated_under(source, prefix).get(""))
+    stated = stated_under(source, prefix)
+    if all(any(name.startswith(f"{part}.") for name in weights) for part in PARTS):
+        _refuse_told(options, (*UNTOLD, "at"))
+        return model_from_weights(weights, dtype, options, stated)
+    _refuse_told(options, UNTOLD)
+    return layer_from_weights(weights, labels, dtype, options, stated.get(""))
+
+
+def _refuse_told(options: Mapping[str, Any], untold: Collection[str]) -> None:
+    """Refuse options that need not be given or cannot be respected."""
+    if told := [name for name in options if name not in untold]:
+        raise ArgumentError(f"{', '.join(told)} must not be given: the source tells, or PyTorch has no other form")
+
+
+def _from_module(torch: Any, module: Any, dtype: DTypeLike | None, options: dict[str, Any]) -> Any:
+    """The layer, perceptron or network of a module of torch.nn."""
+    weights = {name: values(value, name) for name, value in module.state_dict().items()}
+    if is_network(torch, module):
+        at = {"at": options.pop("at")} if "at" in options else {}
+        # both parts must have the type of the whole
+        whole = np.result_type(np.float32, *weights.values()) if dtype is None else dtype
+        layer, readout = from_torch(module["layer"], dtype=whole, **options), from_torch(module["readout"], dtype=whole)
+        return Network(layer, readout, **at)  # type: ignore[arg-type]  # refused in its own words
+    if is_perceptron(torch, module):
+        _refuse_told(options, ())
+        return perceptron_of(module, weights, dtype)
+    read = MODULES[type(module).__name__]
+    _refuse_told(options, [name for name in UNTOLD if name not in read])
+    options = {name: getattr(module, name) for name in read} | options
+    if getattr(module, "num_layers", 1) == 1:
+        # dropout acts between layers; with a single layer PyTorch accepts it, with a warning
+        options.pop("dropout", None)
+    return layer_from_weights(weights, {name: name for name in weights}, dtype, options, None)
 
 
 def to_torch(model: Recurrent | Dense | Network) -> Any:
@@ -109,15 +136,16 @@ def to_torch(model: Recurrent | Dense | Network) -> Any:
 
     Parameters
     ----------
-    model : RNN, LSTM, GRU, Readout, or Network with a Readout
-        Where the weights come from.
+    model : RNN, LSTM, GRU, Readout, MLP, or Network of them
+        The model whose weights are copied.
 
     Returns
     -------
-    torch.nn.RNN, LSTM, GRU, Linear or ModuleDict
-        With copies of the weights, in the layer's dtype, in evaluation mode as the layer's own calls are: call
-        ``.train()`` for dropout. A network becomes ``ModuleDict`` with the keys ``layer`` and ``readout``, whose state
-        dict has the names of ``network.params``. PyTorch's random state stays as it is.
+    torch.nn.RNN, LSTM, GRU, Linear, Sequential or ModuleDict
+        A module with copies of the weights, in the layer's dtype and, like the layer's own calls, in evaluation mode:
+        call ``.train()`` for dropout. A perceptron becomes a ``Sequential`` of a ``Linear``, the nonlinearity, and a
+        ``Linear``. A network becomes a ``ModuleDict`` with the keys ``layer`` and ``readout``, whose state dict, for a
+        linear readout, has the names of ``network.params``. PyTorch's random state is not changed.
 
     Raises
     ------
@@ -125,14 +153,17 @@ def to_torch(model: Recurrent | Dense | Network) -> Any:
         Without torch.
     ArgumentError
         If PyTorch cannot express an option: ``nonlinearity`` sigmoid or identity, ``reset_after=False``,
-        ``learn_initial_state``, ``zoneout``, ``recurrent_dropout`` (also where only training would differ), no inputs.
+        ``learn_initial_state``, ``zoneout``, ``recurrent_dropout`` (even if only training would differ), no inputs.
     DTypeError
         For other models.
     """
     torch = import_torch("to_torch")
     if isinstance(model, Network):
         if model.at != "steps":
-            raise ArgumentError(f"a ModuleDict does not say at={model.at!r}: give layer and readout one by one")
+            raise ArgumentError(
+                f"a ModuleDict does not say at={model.at!r}: convert piece by piece, to_torch(net.layer) and "
+                "to_torch(net.readout), which reads the last layer's hn, directions side by side"
+            )
         return torch.nn.ModuleDict({"layer": to_torch(model.layer), "readout": to_torch(model.readout)})
     options: dict[str, Any] = {"device": "meta", "dtype": getattr(torch, model.dtype.name)}
     if isinstance(model, Readout):
@@ -145,16 +176,22 @@ def to_torch(model: Recurrent | Dense | Network) -> Any:
             for name in ("num_layers", "bias", "batch_first", "dropout", "bidirectional", *own)
         }
         module = getattr(torch.nn, type(model).__name__)(model.input_size, model.hidden_size, **options)
+    elif type(model) is MLP:
+        module = perceptron_module(torch, model)
     else:
-        raise DTypeError(f"to_torch takes RNN, LSTM, GRU, Readout or a Network of them; got {type(model).__name__}")
-    # made without memory, hence without drawing weights from the global random state
+        raise DTypeError(
+            f"to_torch takes RNN, LSTM, GRU, Readout, MLP or a Network of them; got {type(model).__name__}: "
+            "PyTorch has no such layer"
+        )
+    # made without memory, so that no weights are drawn from the global random state
     module = module.to_empty(device="cpu")
-    module.load_state_dict({name: torch.from_numpy(array) for name, array in model.state_dict().items()})
+    names = {ours: theirs for theirs, ours in WEIGHTS.items()} if type(model) is MLP else {}
+    module.load_state_dict({names.get(n, n): torch.from_numpy(array) for n, array in model.state_dict().items()})
     return module.eval()
 
 
 def import_torch(purpose: str) -> Any:
-    """The package, or the error that names the extra."""
+    """Import the package, or raise the error that names the extra."""
     try:
         import torch
     except ImportError as error:
@@ -172,10 +209,13 @@ def _part(torch: Any, module: Any, prefix: str) -> Any:
         raise StateDictError(f"the model has no part {prefix!r}: {error}") from error
     if type(part) in (getattr(torch.nn, name) for name in MODULES):
         return part
+    if is_perceptron(torch, part) or is_network(torch, part):
+        return part
     parts = [name for name, m in part.named_modules() if type(m).__name__ in MODULES]
     raise DTypeError(
-        f"from_torch takes exactly torch.nn.{', torch.nn.'.join(MODULES)}; {type(part).__name__} may compute other "
-        "things" + (f". Give one of its parts as prefix: {', '.join(parts)}" if parts else "")
+        f"from_torch takes exactly torch.nn.{', torch.nn.'.join(MODULES)}, Sequential(Linear, nonlinearity, Linear) "
+        f"and ModuleDict of layer and readout; {type(part).__name__} may compute other things"
+        + (f". Give one of its parts as prefix: {', '.join(parts)}" if parts else "")
     )
 
 
@@ -189,7 +229,7 @@ def present(source: Mapping[str, Any], prefix: str) -> list[str]:
 
 
 def values(value: Any, name: str) -> Array:
-    """An array of a tensor's numbers; narrow floating-point numbers as float32, which holds them exactly."""
+    """A tensor's numbers as an array; narrow floating-point numbers as float32, which holds them exactly."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if value.layout is not torch.strided or value.is_meta or value.is_quantized:

@@ -1,4 +1,4 @@
-"""Files of weights by what they are, not by their suffix, and the recurrent layer that lies somewhere in one."""
+"""Files of weights, recognised by their content, not their suffix, and the recurrent layer somewhere in such a file."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from .torch_files import load_pt
 
 Array = NDArray[Any]
 MOST = 12
-"""Names that an error lists."""
+"""Most names that an error lists."""
 USUAL: dict[Any, dict[str, Any]] = {RNN: {"nonlinearity": "tanh"}, GRU: {"reset_after": True}}
-"""What PyTorch's layers have where their weights do not tell."""
+"""Options of PyTorch's layers that their weights do not reveal, with the values assumed."""
 FOREIGN = {
     b"\x89HDF": "an HDF5 file; Keras reads it: elman.interop.from_keras takes its layers, or their get_weights()",
     b"\x08": "perhaps an ONNX model: elman.interop.from_onnx takes it",
 }
-"""First bytes of files that others read."""
+"""First bytes of files that other functions or packages read."""
 
 
 def read_weights(path: str, key: str | None = None) -> StatedWeights:
-    """Arrays of a file by name, and what it states about them; no pickle is executed.
+    """Arrays of a file by name, and what the file states about them; no pickle is executed.
 
     Parameters
     ----------
     path : str
-        A safetensors file, a file of ``torch.save`` under any suffix, or an ``.npz``: told by their first bytes.
+        A safetensors file, a file of ``torch.save`` with any suffix, or an ``.npz``; recognised by their first bytes.
     key : str, optional
         Where in a checkpoint of PyTorch the weights are.
 
@@ -48,7 +48,7 @@ def read_weights(path: str, key: str | None = None) -> StatedWeights:
     MissingExtraError
         Without the package that reads it.
     ArgumentError, OSError
-        If it cannot be read, see :func:`elman.files.check_source`.
+        If it cannot be read; see :func:`elman.files.check_source`.
     """
     check_source(path)
     with open(path, "rb") as file:
@@ -71,7 +71,7 @@ def read_weights(path: str, key: str | None = None) -> StatedWeights:
 
 
 def _members(file: Any) -> list[str]:
-    """Names in a zip archive; none if it is another file."""
+    """Names in a zip archive; none if it is another kind of file."""
     if not zipfile.is_zipfile(file):
         return []
     try:
@@ -84,29 +84,29 @@ def _members(file: Any) -> list[str]:
 def model_in_file(
     weights: StatedWeights, prefix: str, options: Mapping[str, Any]
 ) -> tuple[Recurrent | Network, dict[str, Any], list[str]]:
-    """The layer, or network with a readout, that lies below a prefix.
+    """The layer, or the network with a readout, below a prefix.
 
     Parameters
     ----------
     weights : StatedWeights
         From :func:`read_weights`.
     prefix : str
-        Such as ``"encoder.rnn."``; the last point may be left out.
+        Such as ``"encoder.rnn."``; the last dot may be left out.
     options : mapping
-        What the caller says: ``nonlinearity``, ``reset_after``, ``zoneout``, ``batch_first``.
+        Options from the caller: ``nonlinearity``, ``reset_after``, ``zoneout``, ``batch_first``.
 
     Returns
     -------
     model : layer or network
     assumed : dict
-        Options that neither the file states nor the caller gave, with the values taken.
+        Options that neither the file stated nor the caller gave, with the values used.
     unused : list of str
         Names below the prefix that belong to other parts.
 
     Raises
     ------
     StateDictError
-        If there is no recurrent layer right below the prefix: with a list of what the file holds, and where one is.
+        If there is no recurrent layer right below the prefix; the message lists what the file holds, and where one is.
     ShapeError, DTypeError, ArgumentError
         If the shapes are not those of a layer, or an option contradicts the file.
     """
@@ -133,7 +133,7 @@ def model_in_file(
 
 
 def _listing(weights: Mapping[str, Array], prefix: str) -> str:
-    """Why nothing was found at a prefix, what there is, and where something would be found."""
+    """Why nothing was found at a prefix, what the file holds, and which prefixes have a layer."""
     there = listed((f"{shown(name)} {value.shape}" for name, value in weights.items()), MOST)
     starts = prefixes(weights)
     cure = (

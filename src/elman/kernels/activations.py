@@ -10,8 +10,8 @@ tanh         1.5               1.5
 sigmoid      2.0               2.0
 ============ ================= =================
 
-relu and identity are exact. NaN stays NaN, the sign of zero is kept, limits at infinity are right. Where the true
-sigmoid is below the smallest normal number (x < -87.33 in float32, x < -708.39 in float64) the result is 0.
+relu and identity are exact. NaN stays NaN, the sign of zero is preserved, limits at infinity are correct. Where the
+true sigmoid is below the smallest normal number (x < -87.33 in float32, x < -708.39 in float64), the result is 0.
 
 Method: e^r = 1 + r + r^2 P(r) after subtracting the nearest multiple of ln 2 in two parts (W. J. Cody, W. Waite,
 Software manual for the elementary functions, 1980); tanh x = x + x^3 A(x^2)/B(x^2) below 0.625 and 1 - 2/(1 + e^2x)
@@ -20,13 +20,16 @@ above, one division for both. Coefficients: ``tests/data/make_coefficients.py``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .compile import inline, kernel
+from .dual import DualOps
 from .elementwise import elementwise
+from .operands import rows_at
 from .vector import SINGLE, ArrayOps, lanes_of
 
 NONLINEARITIES = ("tanh", "relu", "sigmoid", "identity")
@@ -39,7 +42,7 @@ LOG2_E = 1.4426950408889634
 
 
 class Coefficients(NamedTuple):
-    """Constants of one floating-point format; ``ln2_high`` has zeros enough at its end that k * ln2_high is exact."""
+    """Constants of one floating-point format; ``ln2_high`` ends with enough zeros for k * ln2_high to be exact."""
 
     exp: tuple[float, ...]
     tanh_numerator: tuple[float, ...]
@@ -106,7 +109,7 @@ def horner(m: Any, c: Any, u: Any) -> Any:
 
 
 def _paired(m: Any, c: tuple[float, ...], u: Any) -> Any:
-    """The same sum over pairs in u**2: as few operations at half the depth (an odd number of coefficients)."""
+    """The same sum over pairs in u**2: as many operations at half the depth (for an odd number of coefficients)."""
     pairs = [m.fma(u, c[i + 1], c[i]) for i in range(0, len(c) - 1, 2)]
     return horner(m, [*pairs, c[-1]], u * u)
 
@@ -120,12 +123,46 @@ def exponential(m: Any, y: Any, scale: float) -> Any:
     return m.fma(r * r, _paired(m, c.exp, r), r), m.pow2(t)
 
 
+def tanh_slope(m: Any, y: Any, g: Any) -> Any:
+    """``g * (1 - y**2)`` for y = tanh(a)."""
+    return g * m.fma(-y, y, 1.0)
+
+
+def relu_slope(m: Any, y: Any, g: Any) -> Any:
+    """``g`` where y > 0, else 0: the slope at 0 is taken as 0, as PyTorch does."""
+    return m.where(y > 0.0, g, 0.0)
+
+
+def sigmoid_slope(m: Any, y: Any, g: Any) -> Any:
+    """``g * y * (1 - y)`` for y = sigmoid(a)."""
+    return g * m.fma(-y, y, y)
+
+
+def identity_slope(m: Any, y: Any, g: Any) -> Any:
+    """The slope of the identity is 1."""
+    return g
+
+
+def _with_slope(slope: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a nonlinearity so that dual numbers use its derivative, not that of its approximation."""
+
+    def with_this(f: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(f)
+        def nonlinearity(m: Any, x: Any) -> Any:
+            return m.chain(f, slope, x) if isinstance(m, DualOps) else f(m, x)
+
+        return nonlinearity
+
+    return with_this
+
+
+@_with_slope(tanh_slope)
 def tanh(m: Any, x: Any) -> Any:
     """Hyperbolic tangent."""
     c = coefficients(m)
     a = m.abs(x)
     square = a * a
-    # a comparison with NaN is false, so that a NaN passes through every selection
+    # a comparison with NaN is false, so that NaN passes through every selection
     tail, power = exponential(m, m.where(a > c.tanh_one, c.tanh_one, a), -2.0)
     e = m.fma(tail, power, power)
     small = a < 0.625
@@ -134,6 +171,7 @@ def tanh(m: Any, x: Any) -> Any:
     return m.copysign(m.where(small, a, 1.0) + above / below, x)
 
 
+@_with_slope(sigmoid_slope)
 def sigmoid(m: Any, x: Any) -> Any:
     """Logistic function 1 / (1 + e**-x)."""
     c = coefficients(m)
@@ -148,34 +186,16 @@ def sigmoid(m: Any, x: Any) -> Any:
     return m.where(x < c.sigmoid_lowest, 0.0, s)
 
 
+@_with_slope(relu_slope)
 def relu(m: Any, x: Any) -> Any:
     """Positive part; -0 stays -0."""
     return m.where(x < 0.0, 0.0, x)
 
 
+@_with_slope(identity_slope)
 def identity(m: Any, x: Any) -> Any:
     """The linear cell."""
     return x
-
-
-def tanh_slope(m: Any, y: Any, g: Any) -> Any:
-    """G * (1 - y**2) for y = tanh(a)."""
-    return g * m.fma(-y, y, 1.0)
-
-
-def relu_slope(m: Any, y: Any, g: Any) -> Any:
-    """G where y > 0, else 0: the slope at 0 is taken as 0, as PyTorch does."""
-    return m.where(y > 0.0, g, 0.0)
-
-
-def sigmoid_slope(m: Any, y: Any, g: Any) -> Any:
-    """G * y * (1 - y) for y = sigmoid(a)."""
-    return g * m.fma(-y, y, y)
-
-
-def identity_slope(m: Any, y: Any, g: Any) -> Any:
-    """The slope of the identity is 1."""
-    return g
 
 
 FORMULAS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -202,69 +222,92 @@ def _scaling(name: str) -> Any:
     return elementwise(lambda m, y, v: (f(m, y, v),), 2, (1,), "squares")
 
 
+def _delta(name: str) -> Any:
+    f = FORMULAS[name][1]
+    return elementwise(lambda m, y, g, _: (g, f(m, y, g)), 3, (None, 2), "squares")
+
+
 _tanh, _relu, _sigmoid, _identity = (_activation(name) for name in NONLINEARITIES)
 _scale_tanh, _scale_relu, _scale_sigmoid, _scale_identity = (_scaling(name) for name in NONLINEARITIES)
 
 
+_delta_tanh, _delta_relu, _delta_sigmoid, _delta_identity = (_delta(name) for name in NONLINEARITIES)
+
+
 @inline
-def activate(variant, a, offset, row_stride, rows, vectors):
-    """Apply a nonlinearity in place to rows of vectors; 1 if every result is finite, else 0.
+def activate(variant, a, rows, vectors):
+    """Apply a nonlinearity in place to rows of vectors; return 1 if every result is finite, else 0.
 
     Parameters
     ----------
     variant : int
         Index into :data:`NONLINEARITIES`.
-    a : flat array
-        Read and written: ``rows`` rows of ``vectors`` whole vectors from ``offset``, ``row_stride`` apart.
+    a : operand
+        Read and written: ``rows`` rows of ``vectors`` whole vectors.
     """
     if variant == 0:
-        return _tanh(a, offset, row_stride, rows, vectors)
+        return _tanh(a, rows, 1, vectors)
     if variant == 1:
-        return _relu(a, offset, row_stride, rows, vectors)
+        return _relu(a, rows, 1, vectors)
     if variant == 2:
-        return _sigmoid(a, offset, row_stride, rows, vectors)
-    return _identity(a, offset, row_stride, rows, vectors)
+        return _sigmoid(a, rows, 1, vectors)
+    return _identity(a, rows, 1, vectors)
 
 
 @inline
-def scale_by_slope(variant, y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff):
+def scale_by_slope(variant, y, v, N, K, vectors, squares, first):
     """Multiply rows by the slope of a nonlinearity: ``v *= phi'``, from its output y.
 
     Parameters
     ----------
     variant : int
         Index into :data:`NONLINEARITIES`.
-    y : flat array
-        Read: outputs, rows ``y_rs`` apart (0 where all rows of v share one).
-    v : flat array
-        Read and written: ``rows`` rows of ``vectors`` whole vectors, ``v_rs`` apart.
-    squares : flat array of float64
-        Written: the sum of squares of each row of the result, from ``soff``.
+    y, v : operand
+        Outputs y, which are read, and v, which is read and written: N x K rows of ``vectors`` whole vectors.
+    squares, first
+        Written: the sum of squares of each row of the result; see :func:`elman.kernels.elementwise.elementwise`.
     """
     if variant == 0:
-        _scale_tanh(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+        _scale_tanh(y, v, N, K, vectors, squares, first)
     elif variant == 1:
-        _scale_relu(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+        _scale_relu(y, v, N, K, vectors, squares, first)
     elif variant == 2:
-        _scale_sigmoid(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+        _scale_sigmoid(y, v, N, K, vectors, squares, first)
     else:
-        _scale_identity(y, yoff, y_rs, v, voff, v_rs, rows, vectors, squares, soff)
+        _scale_identity(y, v, N, K, vectors, squares, first)
+
+
+@inline
+def times_slope(variant, y, g, delta, N, K, vectors, squares, first):
+    """Convert gradients of outputs to gradients of the nonlinearity's arguments: ``delta = g * phi'``.
+
+    As :func:`scale_by_slope`, but g is not changed, and the squares are those of g.
+    """
+    if variant == 0:
+        _delta_tanh(y, g, delta, N, K, vectors, squares, first)
+    elif variant == 1:
+        _delta_relu(y, g, delta, N, K, vectors, squares, first)
+    elif variant == 2:
+        _delta_sigmoid(y, g, delta, N, K, vectors, squares, first)
+    else:
+        _delta_identity(y, g, delta, N, K, vectors, squares, first)
 
 
 @kernel
 def scale_rows(variant, y, v, row_stride, rows, vectors, squares):
-    """:func:`scale_by_slope` for whole flat arrays of one row stride, as a kernel of its own."""
-    scale_by_slope(variant, y, 0, row_stride, v, 0, row_stride, rows, vectors, squares, 0)
+    """:func:`scale_by_slope` for whole flat arrays with one row stride, as a separate kernel."""
+    y, v = rows_at(y, 0, row_stride), rows_at(v, 0, row_stride)
+    scale_by_slope(variant, y, v, rows, 1, vectors, squares, 0)
 
 
 @kernel
 def activate_rows(variant, a, row_stride, rows, vectors):
-    """:func:`activate` for a whole flat array, as a kernel of its own: hidden layers without recurrence, and tests."""
-    return activate(variant, a, 0, row_stride, rows, vectors)
+    """:func:`activate` for a whole flat array, as a separate kernel: for layers without recurrence, and tests."""
+    return activate(variant, rows_at(a, 0, row_stride), rows, vectors)
 
 
 def evaluate(nonlinearity: str, x: Any) -> Any:
-    """A nonlinearity of every element of a float array, computed by the compiled vectors.
+    """Apply a nonlinearity to every element of a float array, by the compiled vectors.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Calls of one kernel by another through its address.
 
-A loop around the kernels of a cell, of any cell: numba would compile a kernel that is handed over as a function into
-the loop, once more for each cell, and not find the result in the cache on disk. An address is a number. The loop is
-compiled once for all cells, and a cell's kernel is the machine code that it already has.
+For loops around the kernels of any cell: numba would compile a kernel that is passed as a function into the loop, once
+for each cell, and not find the result in the cache on disk. An address is a number, so the loop is compiled once for
+all cells, and uses the machine code that a cell's kernel already has.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from numba.np.arrayobj import populate_array
 
 
 class Convention:
-    """How kernels of one kind are called: one text for the caller and for the machine code that it gets.
+    """How kernels of one kind are called: one specification for the caller and for the kernel's machine code.
 
     Parameters
     ----------
     arguments : str
-        A letter for each: ``r`` a flat array of the dtype that is computed in, ``d`` one of float64, ``n`` one of
-        int64, ``i`` an integer. A capital stands for an array that is given with an offset, and of which the kernel
-        gets what follows. Blanks do not count.
+        A letter for each: ``r`` a flat array of the dtype of the computation, ``d`` one of float64, ``n`` one of int64,
+        ``i`` an integer. A capital stands for an array that is given with an offset, and the kernel gets the part after
+        it. Blanks are ignored.
     returns : {"i", ""}
         Whether the kernel returns an integer, or nothing.
 
     Attributes
     ----------
     call : callable
-        From compiled code: ``call(address, *arguments)``.
+        To be used in compiled code: ``call(address, *arguments)``.
     """
 
     def __init__(self, arguments: str, returns: str) -> None:
@@ -43,12 +43,12 @@ class Convention:
         self.call: Any = _python_caller(self) if config.DISABLE_JIT else _caller(self)
 
     def types(self, real: Any) -> tuple[Any, ...]:
-        """The types of the arguments, for numbers of its type ``real``."""
+        """The types of the arguments, if numbers have the type ``real``."""
         flat = {letter: types.Array(of, 1, "C") for letter, of in (("r", real), ("d", types.f8), ("n", types.i8))}
         return tuple(flat.get(letter, types.intp) for letter in self.arguments.lower())
 
     def address(self, kernel: Any, dtype: np.dtype[Any]) -> Any:
-        """Where the machine code of a kernel for a dtype is; it is compiled, or read from disk, if it is not there yet.
+        """The address of a kernel's machine code for a dtype; the code is compiled or read from disk if necessary.
 
         Raises
         ------
@@ -70,7 +70,7 @@ def _address(convention: Convention, kernel: Any, dtype: np.dtype[Any]) -> int:
 
 
 def _python_caller(convention: Convention) -> Callable[..., Any]:
-    """Calls a Python function, for runs without the JIT."""
+    """A caller of Python functions, for runs without the JIT."""
 
     def call(kernel: Callable[..., Any], *args: Any) -> Any:
         given = iter(args)
@@ -105,7 +105,7 @@ def _caller(convention: Convention) -> Any:
                 context.call_conv.return_status_propagate(builder, status)
             return result
 
-        # read-only or not, an array is the same numbers in machine code
+        # for machine code it makes no difference whether an array is read-only
         operands = (a if i in arrays else types.intp for i, a in enumerate(args))
         return convention.returns(types.intp, *operands), codegen
 
@@ -116,7 +116,7 @@ def _caller(convention: Convention) -> Any:
 
 
 def _after(context: Any, builder: Any, of: Any, value: Any, offset: Any) -> Any:
-    """What follows an offset in a flat array; a slice would count references, twice at every call."""
+    """The part of a flat array after an offset; a slice would count references twice at every call."""
     array = context.make_array(of)(context, builder, value)
     part = context.make_array(of)(context, builder)
     populate_array(

@@ -1,8 +1,8 @@
 """Machine code on disk, one sealed file for each signature of a kernel.
 
-numba's files hold pickles and machine code without a check: a damaged one raises whatever it likes, or crashes the
-process, until somebody deletes it. Here a file begins with the digest of what follows. What does not agree with it, or
-cannot be read, is compiled again; what cannot be written is not kept.
+numba's files hold pickles and machine code without a checksum: a damaged one raises arbitrary errors, or crashes the
+process, until somebody deletes it. Here a file begins with the digest of what follows. If the content does not agree
+with the digest, or cannot be read, the code is compiled again; if it cannot be written, it is not stored.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from numba.core.serialize import dumps
 from .folder import CACHE_FOLDER, PACKAGE
 
 DIGEST = 32
-"""Bytes of a SHA-256."""
+"""Number of bytes of a SHA-256 digest."""
 
 
 class _Folder(_CacheLocator):
-    """Where numba keeps a kernel: always in our folder, also where its source cannot be found."""
+    """Where numba stores a kernel: always in our folder, even if its source cannot be found."""
 
     def __init__(self, file: str) -> None:
         self._py_file = file
@@ -43,13 +43,13 @@ class _Folder(_CacheLocator):
         return hashlib.sha256(self._py_file.encode()).hexdigest()[:10]
 
     def get_source_stamp(self) -> str:
-        """Content of the file of a cell from elsewhere; the folder's name is that of our own files'."""
+        """Content of the file of a cell from elsewhere; for our own files, the folder's name serves as the stamp."""
         file = Path(self._py_file)
         return hashlib.sha256(b"" if PACKAGE in file.parents or not file.is_file() else file.read_bytes()).hexdigest()
 
 
 class _Result(CompileResultCacheImpl):
-    """What is kept of a compilation, in our folder."""
+    """What is stored of a compilation, in our folder."""
 
     _locator_classes: list[Any] = [_Folder]  # noqa: RUF012
 
@@ -60,9 +60,9 @@ class SealedFiles:
     Parameters
     ----------
     folder : str
-        Where.
+        The folder of the files.
     base, stamp : str
-        Beginning of the files' names, and what must be the same for an entry to be found.
+        Beginning of the files' names, and a stamp that must be the same for an entry to be found.
     """
 
     def __init__(self, folder: str, base: str, stamp: str) -> None:
@@ -73,7 +73,7 @@ class SealedFiles:
         return self.folder / f"{self.base}.{name}.nbc"
 
     def load(self, key: Any) -> Any:
-        """The value, or None: if there is none, or its file is damaged."""
+        """The value, or None if there is none or its file is damaged."""
         try:
             content = self._path(key).read_bytes()
         except OSError:
@@ -87,7 +87,7 @@ class SealedFiles:
             return None
 
     def save(self, key: Any, value: Any) -> None:
-        """Keep a value; OSError if it cannot be written."""
+        """Store a value; OSError if it cannot be written."""
         body, path = dumps(value), self._path(key)
         with tempfile.NamedTemporaryFile(dir=self.folder, prefix=f"{path.name}.", delete=False) as file:
             try:
@@ -99,13 +99,13 @@ class SealedFiles:
                 raise
 
     def flush(self) -> None:
-        """Forget all entries."""
+        """Remove all entries."""
         for path in self.folder.glob(f"{self.base}.*.nbc"):
             path.unlink(missing_ok=True)
 
 
 class KernelCache(FunctionCache):
-    """numba's cache of one kernel, over sealed files; no fault of a file reaches the caller."""
+    """numba's cache of one kernel, on sealed files; no error about a file reaches the caller."""
 
     _impl_class = _Result
     _warned = False
@@ -117,15 +117,15 @@ class KernelCache(FunctionCache):
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Machine code for a signature, or None to have it compiled."""
+        """Machine code for a signature, or None if it must be compiled."""
         try:
             return super().load_overload(sig, target_context)
         except Exception:
-            # sealed, and yet not what this numba makes of it
+            # intact, but this version of numba cannot load it
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep machine code, or warn once that it cannot be kept."""
+        """Store machine code, or warn once that it cannot be stored."""
         try:
             super().save_overload(sig, data)
         except OSError as error:
@@ -140,8 +140,11 @@ class KernelCache(FunctionCache):
                 )
 
 
-def keep(dispatcher: Any) -> Any:
-    """Have a compiled function's machine code kept on disk, if there is a folder; return the function."""
+def keep(dispatcher: Any, source: Callable[..., Any] | None = None) -> Any:
+    """Store a compiled function's machine code on disk, if there is a folder; return the function.
+
+    It is found again by the name, the file and the code of ``source``, by default the function's own.
+    """
     if CACHE_FOLDER is not None and not config.DISABLE_JIT:
-        dispatcher._cache = KernelCache(dispatcher.py_func)
+        dispatcher._cache = KernelCache(source or dispatcher.py_func)
     return dispatcher

@@ -1,8 +1,8 @@
-"""How many threads are worth having: the cores that this process may use, and what its surroundings say.
+"""How many threads to use: the cores that this process may use, and the settings of its environment.
 
-A pool of processes (joblib, Dask) gives each worker its share of the cores by the variables that limit the threads of
-numerical libraries; a scheduler does so by affinity, and a container by a quota of processor time, which leaves every
-core visible.
+A pool of processes (joblib, Dask) assigns each worker its share of the cores through the variables that limit the
+threads of numerical libraries; a scheduler does so through affinity, and a container through a quota of processor time,
+which leaves every core visible.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
-"""The first that is set to a number decides: joblib sets both for its workers, Dask the second."""
+"""The first one that is set to a number decides: joblib sets both for its workers, Dask the second."""
 
 
 def default_threads(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> int:
-    """Threads to use where nobody says how many.
+    """Number of threads to use if the user sets none.
 
     Parameters
     ----------
     environment : mapping
-        Variables of the process.
+        Environment variables of the process.
     root : Path
         Where ``/proc`` and ``/sys`` are.
 
     Returns
     -------
     int
-        At least 1 and at most the cores of :func:`cores`; fewer where one of ``VARIABLES`` says so.
+        At least 1 and at most the number from :func:`cores`; fewer if one of ``VARIABLES`` says so.
     """
     available = cores(root)
     for name in VARIABLES:
-        # OpenMP takes one number for each level of nesting; the first is for the outermost
+        # OpenMP takes one number for each level of nesting; the first is that of the outermost
         first = environment.get(name, "").split(",")[0].strip()
         if first.isascii() and first.isdigit() and int(first):
             return min(int(first), available)
@@ -41,8 +41,8 @@ def default_threads(environment: Mapping[str, str] = os.environ, root: Path = Pa
 
 
 def cores(root: Path = Path("/")) -> int:
-    """Cores this process may use: its affinity, and its quota of processor time rounded up, whichever is less."""
-    count = getattr(os, "process_cpu_count", None)  # from Python 3.13, and it listens to PYTHON_CPU_COUNT
+    """Cores this process may use: by its affinity, or by its quota of processor time rounded up, whichever is less."""
+    count = getattr(os, "process_cpu_count", None)  # from Python 3.13; it respects PYTHON_CPU_COUNT
     if count is None and hasattr(os, "sched_getaffinity"):
         count = lambda: len(os.sched_getaffinity(0))  # noqa: E731
     visible = (count or os.cpu_count)() or 1
@@ -52,8 +52,8 @@ def cores(root: Path = Path("/")) -> int:
 def quota(root: Path = Path("/")) -> float:
     """Processor time that Linux control groups grant the process, in cores; inf without a limit.
 
-    Every group that the process is in counts, and every one above it. In a container the path of the group may be
-    that of the host, of which only the root is there: that root is the container's own group.
+    Every group of the process counts, and every group above it. In a container the path of the group may be that of the
+    host, of which only the root exists there: that root is the container's own group.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
@@ -76,7 +76,7 @@ def quota(root: Path = Path("/")) -> float:
 
 
 def _limit(group: Path) -> float:
-    """Quota over period of one group: ``cpu.max`` of version 2, two files of version 1; inf where there is none."""
+    """Quota over period of one group: ``cpu.max`` of version 2, two files of version 1; inf if there is none."""
     try:
         if (group / "cpu.max").exists():
             given, period = (group / "cpu.max").read_text().split()

@@ -13,18 +13,18 @@ from .vector import Emitter, declare
 
 TILES, SINGLE, STREAMS = HOST.tiles, HOST.single, HOST.streams
 NEAR = (1 << 15) // HOST.vector_bytes
-"""Vectors of weights that the first-level cache holds."""
+"""Number of vectors of weights that the first-level cache holds."""
 
 
 class Grid(NamedTuple):
-    """Where something lies in memory: a pointer, and strides by row and by vector."""
+    """Where an array lies in memory: a pointer, and strides by row and by vector."""
 
     start: Any
     row: Any
     vector: Any
 
     def at(self, e: Emitter, row: Any, vector: Any) -> Grid:
-        """The same from another row and vector on."""
+        """The same, beginning at another row and vector."""
         b = e.builder
         offset = b.add(b.mul(row, self.row), b.mul(vector, self.vector))
         return self._replace(start=b.gep(self.start, [offset]))
@@ -36,7 +36,7 @@ class Grid(NamedTuple):
 
 
 class Term(NamedTuple):
-    """One product of a sum: rows of A, vectors of P, and how far apart their K terms are."""
+    """One product of a sum: rows of A, vectors of P, and the strides of their K terms."""
 
     K: Any
     A: Grid
@@ -77,11 +77,11 @@ class Cover:
     Parameters
     ----------
     e : Emitter
-        Where to write.
+        The emitter of the code.
     down : LLVM integer
-        Not 0 to begin with the last vectors.
+        If not 0, begin with the last vectors.
     N, V : LLVM integer
-        Rows and vectors; nothing is done if either is 0.
+        Numbers of rows and vectors; nothing is done if either is 0.
     init, C : Grid
         Where the sums start and end.
     terms : list of Term
@@ -93,7 +93,7 @@ class Cover:
         self.init, self.terms, self.C = init, terms, C
 
     def emit(self) -> None:
-        """Write it all."""
+        """Emit all of the code."""
         b, zero = self.b, self.number(0)
         some = b.and_(b.icmp_signed(">", self.N, zero), b.icmp_signed(">", self.V, zero))
         one = b.icmp_signed("==", self.N, self.number(1))
@@ -108,7 +108,7 @@ class Cover:
         return ir.Constant(self.N.type, n)
 
     def loop(self, count: Any, body: Callable[[Any], None], turn: bool = False) -> None:
-        """``for i in range(count): body(i)``; if ``turn``, in the other order where ``down`` says so."""
+        """``for i in range(count): body(i)``; with ``turn``, in reverse order if ``down`` is not 0."""
         b = self.b
         reverse = b.icmp_signed("!=", self.down, self.number(0))
 
@@ -130,7 +130,7 @@ class Cover:
             e.store(x, C.place(e, *divmod(i, columns)), zero)
 
     def many_rows(self) -> None:
-        """As many rows as each kind of tile can take, then the next kind."""
+        """Take as many rows as each kind of tile can, then use the next kind."""
         b, done = self.b, self.number(0)
         for kind in TILES[:-1]:
             count = b.sdiv(b.sub(self.N, done), self.number(kind.rows))
@@ -142,11 +142,11 @@ class Cover:
             self.all_columns(TILES[-1], (4, 2, 1), done, b.ashr(left, self.number(2)))
 
     def all_columns(self, kind: Tile, heights: tuple[int, ...], n: Any, count: Any) -> None:
-        """Wide tiles for ``count`` times the first height, from row n on, and what is left in narrower ones."""
+        """Wide tiles for ``count`` times the first height, from row n on, and narrower tiles for the rest."""
         b, V, number = self.b, self.V, self.number
         wide = b.sdiv(V, number(kind.columns))
         if kind.columns == 3:
-            # 3 + 1 vectors are better taken as 2 + 2: one alone has too few sums to hide the latency of each
+            # 3 + 1 vectors are better taken as 2 + 2: a single one has too few sums to hide the latency of each
             one_left = b.icmp_signed("==", b.sub(V, b.mul(wide, number(3))), number(1))
             spare = b.and_(one_left, b.icmp_signed(">", wide, number(0)))
             wide = b.sub(wide, b.zext(spare, wide.type))
@@ -163,7 +163,7 @@ class Cover:
             rows(1, last)
 
     def all_rows(self, heights: tuple[int, ...], columns: int, n: Any, count: Any, v: Any) -> None:
-        """``count`` tiles of the first height; where there are more heights, halves of it for what is left of N."""
+        """``count`` tiles of the first height; if there are more heights, lower tiles for the rest of N."""
         b, number = self.b, self.number
         first, *rest = heights
         self.loop(count, lambda q: self.tile(first, columns, b.add(n, b.mul(q, number(first))), v))
@@ -175,7 +175,7 @@ class Cover:
             end = b.add(end, b.select(some, number(height), number(0)))
 
     def one_row(self) -> None:
-        """As few passes over the vectors as can be, of about as many vectors each."""
+        """As few passes over the vectors as possible, each of about the same number of vectors."""
         b, number = self.b, self.number
         K = functools.reduce(b.add, [term.K for term in self.terms])
         near = b.icmp_signed("<=", b.mul(K, self.V), number(NEAR))

@@ -1,4 +1,4 @@
-r"""Exponential and logarithm of whole arrays, for losses: the same bits on every processor, which NumPy's are not.
+r"""Exponential and logarithm of whole arrays, for losses, with the same bits on every processor, unlike NumPy's.
 
 ============ =============================== ======================
 function     of                              error, ULP, at most
@@ -9,7 +9,7 @@ log          2^-1022 to 2^1023, float64      1.0
 
 NaN stays NaN. Where the true exponential is below the smallest normal number the result is 0.
 
-The logarithm: z = 2^k m with sqrt(1/2) < m < sqrt(2), and with f = m - 1, s = f / (2 + f), it is
+The logarithm: z = 2^k m with sqrt(1/2) < m < sqrt(2); with f = m - 1 and s = f / (2 + f),
 log m = 2 s + s^3 L(s^2) = f - (f^2/2 - s (f^2/2 + s^2 L(s^2))), whose largest term is exact (W. J. Cody, W. Waite,
 Software manual for the elementary functions, 1980). Coefficients of L: ``tests/data/make_coefficients.py``.
 """
@@ -24,6 +24,7 @@ import numpy as np
 from .activations import coefficients, exponential, horner
 from .compile import kernel
 from .elementwise import elementwise
+from .operands import rows_at
 from .vector import lanes_of
 
 SQRT2 = 1.4142135623730951
@@ -58,7 +59,7 @@ def _log(m: Any, x: Any) -> Any:
     s = f / (f + 2.0)
     u = s * s
     half = f * f * 0.5
-    # k ln 2 in two parts: the high one is exact, and joins last
+    # k ln 2 in two parts: the high one is exact, and added last
     below = half - m.fma(s, m.fma(u, horner(m, LOG, u), half), k * c.ln2_low)
     return m.fma(k, c.ln2_high, f - below)
 
@@ -70,19 +71,19 @@ _log_row = elementwise(lambda m, x: (_log(m, x),), 1, (0,))
 @kernel
 def exp_rows(a, row_stride, rows, vectors):
     """e**a in place, for rows of vectors in a flat array."""
-    return _exp_row(a, 0, row_stride, rows, vectors)
+    return _exp_row(rows_at(a, 0, row_stride), rows, 1, vectors)
 
 
 @kernel
 def log_rows(a, row_stride, rows, vectors):
     """Natural logarithm of a flat array of float64 in place."""
-    return _log_row(a, 0, row_stride, rows, vectors)
+    return _log_row(rows_at(a, 0, row_stride), rows, 1, vectors)
 
 
 def in_place(rows: Callable[..., Any], a: Any) -> Any:
     """Apply a kernel ``rows(a, row_stride, rows, vectors)`` to every number of a contiguous array; return the array.
 
-    The numbers that fill no vector are copied into one: no number meets other instructions there.
+    The last numbers, too few for a vector, are copied into one, so that the same instructions apply to every number.
     """
     flat = a.reshape(-1)
     lanes = lanes_of(a.itemsize)
@@ -102,7 +103,7 @@ def exp(a: Any) -> Any:
     Parameters
     ----------
     a : contiguous ndarray of float32 or float64, any shape
-        0, less than 0, or NaN; written.
+        Numbers of at most 0, or NaN; overwritten.
 
     Returns
     -------
@@ -118,7 +119,7 @@ def log(a: Any) -> Any:
     Parameters
     ----------
     a : contiguous ndarray of float64, any shape
-        Normal positive numbers below 2**1023, or NaN; written.
+        Normal positive numbers below 2**1023, or NaN; overwritten.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""The folder in which machine code is kept: nobody else's, one for each version of all that made the code.
+"""The folder in which machine code is stored: private, and one for each version of everything that made the code.
 
-What lies there is unpickled and run, so whoever can write to it can run code as this user. numba's own cache looks at
-the file of a kernel but not at the files it calls into, so the folder is named by a hash of all the kernels' sources:
-an edit anywhere finds an empty folder, never a stale kernel.
+Its files are unpickled and run, so whoever can write to it can run code as this user. numba's own cache checks the file
+of a kernel but not the files whose functions it calls, so the folder is named by a hash of all the kernels' sources:
+after any edit the folder is a new one, and no kernel is stale.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ UNUSED_SECONDS = 120 * 24 * 3600.0
 """A folder that no process has used for four months is removed when a new one is made."""
 
 VERSIONS = f"cp{sys.version_info.major}{sys.version_info.minor}-numba{numba.__version__}-llvmlite{llvmlite.__version__}"
-"""Pickles and machine code of one of these are nothing to another."""
+"""Pickles and machine code made with one version of these cannot be used with another."""
 
 
 def source_hash() -> str:
-    """Hash of every source that reaches compiled code, and of the vectors and the tile that it is compiled for.
+    """Hash of every source of compiled code, and of the vectors and the tile for which it is compiled.
 
-    Without sources, of the byte code that there is in their place, or of the archive that holds it.
+    Without sources, the hash of the byte code in their place, or of the archive that holds it.
     """
-    # the length of vectors is numba's business only where it follows from the processor
+    # numba accounts for the length of vectors only if it follows from the processor
     digest = hashlib.sha256(str(HOST).encode())
     for folder in ("kernels", "cells"):
         sources = sorted((PACKAGE / folder).glob("*.py")) or sorted((PACKAGE / folder).glob("*.pyc"))
@@ -50,7 +50,7 @@ def source_hash() -> str:
 
 
 def _archive() -> Path:
-    """The file that the package is imported from."""
+    """The file from which the package is imported."""
     return next(part for part in PACKAGE.parents if part.is_file())
 
 
@@ -60,7 +60,7 @@ def folder_name() -> str:
 
 
 OURS = re.compile(r"(cp\d+-numba[^-]+-llvmlite[^-]+-)?[0-9a-f]{16}")
-"""Names of folders of any version, and of those of versions before this form."""
+"""Patterns for names of folders of any version, including versions before the present form."""
 
 
 def roots() -> Iterator[Path]:
@@ -68,22 +68,22 @@ def roots() -> Iterator[Path]:
     if config.CACHE_DIR:
         yield Path(config.CACHE_DIR)
     given = os.environ.get("XDG_CACHE_HOME", "")
-    # its specification says to ignore a relative one
+    # the specification of this variable says to ignore a relative path
     if os.path.isabs(given):
         yield Path(given, "elman")
     else:
         with suppress(RuntimeError):
-            # a home that is only named must not be made
+            # a home that does not exist must not be made
             yield from (home / ".cache" / "elman" for home in [Path.home()] if home.is_dir())
     with suppress(FileNotFoundError):
-        # the place is shared by all users: a name of one's own keeps them apart where nobody means harm
+        # the place is shared by all users: separate names avoid accidental clashes
         yield Path(tempfile.gettempdir(), f"elman-{os.getuid()}" if hasattr(os, "getuid") else "elman")
 
 
 def why_not_ours(folder: Path) -> str | None:
-    """Why somebody else may have put something into a folder, or None. The folder itself is looked at, not its target.
+    """Why somebody else may have written to a folder, or None. The folder itself is examined, not the target of a link.
 
-    Where there are no owners (Windows) the user's profile keeps others out.
+    On systems without owners (Windows), the user's profile keeps others out.
     """
     if not hasattr(os, "getuid"):
         return None
@@ -98,9 +98,9 @@ def why_not_ours(folder: Path) -> str | None:
 
 
 def cache_folder() -> str | None:
-    """First folder that is ours and can be written to, or None: then every process compiles anew.
+    """The first folder that is ours and writable; if None, every process compiles anew.
 
-    A folder that somebody else could write to is passed over with one warning.
+    A folder to which somebody else could write is skipped, with one warning.
     """
     name = folder_name()
     for root in roots():
@@ -136,7 +136,7 @@ def remove(root: Path, before: float) -> list[Path]:
 
 
 def clear() -> list[Path]:
-    """Remove all machine code that any version has kept in the places of this user; return the folders."""
+    """Remove all machine code that any version has stored in the places of this user; return the folders."""
     removed = []
     for root in roots():
         with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Weights brought into panels, and gradients brought back: transpositions in blocks that fit registers.
+"""Packing weights into panels and unpacking gradients: transpositions in blocks that fit registers.
 
-A transposition number by number touches another cache line with each of them. A block of one 16-byte vector a side is
-loaded by rows, transposed by shuffles, and stored by rows; every processor has vectors of that length.
+A transposition number by number touches a different cache line with each number. Here a block with sides of one 16-byte
+vector is loaded by rows, transposed by shuffles, and stored by rows; every processor has vectors of that length.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from numba import config, types
 from numba.extending import intrinsic
 
 from .compile import kernel
-from .elementwise import copy_row
+from .elementwise import copy_rows
+from .operands import rows_at
 from .vector import lanes, pointers
 
 BLOCK_BYTES = 16
 STRIP = 16
-"""Columns of the source taken together: whole cache lines of it, and so many lines written side by side."""
+"""Columns of the source taken together: whole cache lines of it, and as many lines written side by side."""
 
 
 def _array_block(a, aoff, a_rs, to, toff, t_rs):
@@ -31,7 +32,7 @@ def _array_block(a, aoff, a_rs, to, toff, t_rs):
 
 @intrinsic
 def _vector_block(typing, a, aoff, a_rs, to, toff, t_rs):
-    """``to[i, j] = a[j, i]`` for one block; rows are ``rs`` apart."""
+    """``to[i, j] = a[j, i]`` for one block; the arguments with ``rs`` are row strides."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         element = context.get_value_type(signature.args[0].dtype)
@@ -48,7 +49,7 @@ def _vector_block(typing, a, aoff, a_rs, to, toff, t_rs):
         rows = [builder.load(place(source, aoff, a_rs, i), align=size) for i in range(n)]
         mask = ir.VectorType(ir.IntType(32), n)
         low = [j for i in range(n // 2) for j in (i, n + i)]
-        # interleaving rows i and i + n / 2 moves one bit of the row number into that of the column
+        # interleaving rows i and i + n / 2 moves one bit of the row number into the column number
         for _ in range(n.bit_length() - 1):
             rows = [
                 builder.shuffle_vector(rows[i], rows[i + n // 2], ir.Constant(mask, [j + half for j in low]))
@@ -68,7 +69,7 @@ _block: Any = _array_block if config.DISABLE_JIT else _vector_block
 
 @kernel
 def transpose(a, to, blocks):
-    """Blocks of a, transposed: ``to[i, j] = a[j, i]``.
+    """Transpose blocks of a: ``to[i, j] = a[j, i]``.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def transpose(a, to, blocks):
         Written: a block has ``width`` rows from ``toff``, ``t_rs`` apart, of ``height`` numbers, followed by zeros up
         to ``least``.
     blocks : ndarray of intp, shape (number of blocks, 7)
-        Of each ``aoff, height, a_rs, width, toff, t_rs, least``.
+        For each block ``aoff, height, a_rs, width, toff, t_rs, least``.
     """
     n = BLOCK_BYTES // a.itemsize
     for block in blocks:
@@ -91,9 +92,9 @@ def transpose(a, to, blocks):
                 for i in range(first, squares, n):
                     _block(a, aoff + j * a_rs + i, a_rs, to, toff + i * t_rs + j, t_rs)
             for i in range(first, last):
-                # what is left of the strip: a corner in the last rows, or all columns of the rows that fill no block
+                # the rest of the strip: a corner in the last rows, or all columns of rows that do not fill a block
                 for j in range(0 if i >= squares else whole, least if least > height else height):
-                    # two statements: as one expression it would pass through float64, which changes a signalling NaN
+                    # two statements, since one expression would convert to float64, which changes a signalling NaN
                     if j < height:
                         to[toff + i * t_rs + j] = a[aoff + j * a_rs + i]
                     else:
@@ -102,21 +103,21 @@ def transpose(a, to, blocks):
 
 @kernel
 def add_biases(theta, ih, hh, orders, H, Hp, first, bias):
-    """The bias of every block of Hp numbers, padded with zeros: of W_ih's gates, of W_hh's, or the sum of both.
+    """The bias of every block of Hp numbers, padded with zeros: that of W_ih's gates, of W_hh's, or their sum.
 
     Parameters
     ----------
     theta : flat array
         Holds the biases, gate by gate, from ``ih`` and from ``hh``.
     orders : ndarray of intp, shape (2, gates)
-        Which gate each block of W_ih is, from the first one, and each of W_hh, from block ``first``.
+        Which gate belongs to each block of W_ih, from the first block, and of W_hh, from block ``first``.
     bias : flat array
         Written.
 
     Returns
     -------
     int
-        1 if all of it is finite.
+        1 if all numbers are finite, else 0.
     """
     bias[:] = 0
     check = bias[0]  # stays 0 while every number is finite
@@ -132,7 +133,7 @@ def add_biases(theta, ih, hh, orders, H, Hp, first, bias):
     return 1 if check == 0 else 0
 
 
-if config.DISABLE_JIT:  # compiled code does not warn of a sum that overflows
+if config.DISABLE_JIT:  # compiled code does not warn about a sum that overflows
     add_biases = np.errstate(over="ignore", invalid="ignore")(add_biases)
 
 
@@ -149,5 +150,7 @@ def pack_back(W, order, H, J, P):
     for g in range(len(order)):
         for h in range(H):
             at, to = (order[g] * H + h) * J, (g * Hp + h) * VL
-            for v in range(V):
-                copy_row(P, to + v * K * VL, W, at + v * VL, VL if v < V - 1 else J - v * VL)
+            # a vector of each panel, of which the last may have fewer columns
+            whole = J // VL
+            copy_rows(rows_at(P, to, K * VL), rows_at(W, at, VL), whole, VL)
+            copy_rows(rows_at(P, to + whole * K * VL, 0), rows_at(W, at + whole * VL, 0), 1, J - whole * VL)

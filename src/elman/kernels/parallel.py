@@ -1,9 +1,9 @@
-"""Slabs of work over a few threads.
+"""Slabs of work for a few threads.
 
-A thread keeps its rows of the batch for the whole sequence, so that threads meet once a call and not once a step.
-Kernels are serial and release the GIL, so an ordinary thread pool runs them side by side; it is safe under concurrent
-calls, and a forked child makes its own. Handing work to the pool costs about 50 microseconds, so small work stays on
-the calling thread, and middling work wakes only as many threads as it has use for.
+A thread has the same rows of the batch for the whole sequence, so that threads synchronise once per call and not once
+per step. Kernels are serial and release the GIL, so an ordinary thread pool runs them side by side; it is safe under
+concurrent calls, and a forked child makes its own. Passing work to the pool costs about 50 microseconds, so small work
+stays on the calling thread, and medium work uses only as many threads as are worthwhile.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .host import HOST
 Result = TypeVar("Result")
 
 SPLIT_FLOPS = 6_000_000 * max(1, HOST.vector_bytes // 32)
-"""Floating-point operations below which a second thread does not pay: 0.1 to 0.2 ms on one core, hence twice as many
-where vectors are twice as long. Each thread gets at least half of it."""
+"""Floating-point operations below which a second thread does not pay: 0.1 to 0.2 ms on one core, so twice as many if
+vectors are twice as long. Each thread gets at least half of them."""
 
 COLUMNS = 2
-"""Vectors of columns that a slab of a sum over rows is a multiple of: a layer of few units then has two slabs that are
-about equal, and tiles that are narrower in one place of each cost less than a thread without work."""
+"""Vectors of columns of which a slab of a sum over rows has a multiple: a layer with few units then has two slabs of
+about equal size, and narrower tiles at one place of each cost less than a thread without work."""
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -45,8 +45,8 @@ def get_num_threads() -> int:
     -------
     int
         By default the number of cores that this process may run on, by its affinity and by the quota of processor time
-        of its container; or fewer, if the environment says so when elman is imported: ``NUMBA_NUM_THREADS``, or where
-        that is not set, ``OMP_NUM_THREADS``. What was given to :func:`set_num_threads` comes before all of these.
+        of its container; or fewer, if the environment says so when elman is imported: ``NUMBA_NUM_THREADS``, or if that
+        is not set, ``OMP_NUM_THREADS``. A number given to :func:`set_num_threads` overrides all of these.
     """
     return _threads
 
@@ -83,7 +83,7 @@ def _executor() -> ThreadPoolExecutor:
 
 
 def _forget_pool() -> None:
-    """In a forked child: the parent's threads and lock did not come along."""
+    """Start anew in a forked child, which does not inherit the parent's threads and lock."""
     global _pool, _lock
     _pool, _lock = None, threading.Lock()
 
@@ -93,7 +93,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def slabs(n: int, unit: int, flops: float, costs: Any = None) -> list[tuple[int, int]]:
-    """Cut ``range(n)`` into one slab a thread, each but the last a multiple of ``unit``.
+    """Cut ``range(n)`` into one slab for each thread, each but the last a multiple of ``unit``.
 
     Parameters
     ----------
@@ -102,22 +102,22 @@ def slabs(n: int, unit: int, flops: float, costs: Any = None) -> list[tuple[int,
     unit : int
         Rows that a tile takes together: a slab of fewer would waste it.
     flops : float
-        Floating-point operations of the whole work, if every row cost as much as the dearest.
+        Floating-point operations of the whole work, if every row cost as much as the most expensive one.
     costs : array_like of int, shape (n,), optional
-        What each row costs, in any unit, where they differ: the slabs then cost about the same.
+        The cost of each row, in any unit, if they differ: the slabs then cost about the same.
 
     Returns
     -------
     list of (int, int)
         Half-open ranges; empty if n is 0.
     """
-    if flops < SPLIT_FLOPS:  # one piece, as most often
+    if flops < SPLIT_FLOPS:  # one piece, the most frequent case
         return [(0, n)] if n else []
     units = -(-n // unit)
     total = None
     if costs is not None and n:
         total = np.append(0, np.cumsum(costs))
-        flops *= total[-1] / (n * max(1, np.max(costs)))  # as if all rows cost as much as the dearest
+        flops *= total[-1] / (n * max(1, np.max(costs)))  # flops assumes that all rows cost as much as the dearest
     count = min(_threads, units, int(2 * flops / SPLIT_FLOPS) if SPLIT_FLOPS else units)
     if count <= 1:
         return [(0, n)] if n else []
@@ -129,7 +129,7 @@ def slabs(n: int, unit: int, flops: float, costs: Any = None) -> list[tuple[int,
     cut = [(a, b) for a, b in pairwise(edges) if a < b]
     if total is not None:
         dearest = max(total[b] - total[a] for a, b in cut)
-        if 2 * flops * (1 - dearest / max(1, total[-1])) < SPLIT_FLOPS:  # what the others would take off the longest
+        if 2 * flops * (1 - dearest / max(1, total[-1])) < SPLIT_FLOPS:  # the work that other threads could take over
             return [(0, n)]
     return cut
 
@@ -137,8 +137,8 @@ def slabs(n: int, unit: int, flops: float, costs: Any = None) -> list[tuple[int,
 def run(work: Callable[[int, int], Result], ranges: list[tuple[int, int]]) -> list[Result]:
     """Call ``work(start, stop)`` for every range, the first one on the calling thread; results in order.
 
-    An exception in any of them is raised after all have ended, so that no thread still writes to an array the caller
-    believes to be its own.
+    An exception in any of them is raised after all have ended, so that no thread still writes to an array that the
+    caller may already use for something else.
     """
     if len(ranges) == 1:
         return [work(*ranges[0])]
@@ -149,7 +149,7 @@ def run(work: Callable[[int, int], Result], ranges: list[tuple[int, int]]) -> li
         for r in ranges[1:]:
             futures.append(_executor().submit(work, *r))
     except RuntimeError:
-        # the pool was shut down in between (set_num_threads, the interpreter's exit): what it did not take is done here
+        # the pool was shut down meanwhile (set_num_threads, the interpreter's exit): the remaining work is done here
         pass
     taken = 1 + len(futures)
     try:

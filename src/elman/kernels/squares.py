@@ -1,7 +1,7 @@
-"""Sums of squares in one order: the same bits on every processor and with any number of threads.
+"""Sums of squares in a fixed order: the same bits on every processor and with any number of threads.
 
-NumPy's ``einsum`` fuses products and sums where its build has the instruction, and a BLAS splits long dot products over
-threads. Here numbers go to a fixed number of partial sums, as in the backward pass: see
+NumPy's ``einsum`` fuses products and sums if its build has the instruction, and a BLAS splits long dot products over
+threads. Here numbers are added to a fixed number of partial sums, as in the backward pass: see
 :func:`elman.kernels.elementwise.elementwise`.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from .compile import kernel
 from .elementwise import PARTIAL_BYTES, elementwise
+from .operands import rows_at
 from .vector import lanes_of
 
 _squares = elementwise(lambda m, x: (x,), 1, (None,), "squares")
@@ -22,7 +23,7 @@ _squares = elementwise(lambda m, x: (x,), 1, (None,), "squares")
 @kernel
 def square_rows(a, row_stride, rows, vectors, squares):
     """The sum of squares of each of ``rows`` rows of a flat array, in float64."""
-    return _squares(a, 0, row_stride, rows, vectors, squares, 0)
+    return _squares(rows_at(a, 0, row_stride), rows, 1, vectors, squares, 0)
 
 
 @kernel
@@ -54,7 +55,7 @@ def row_squares(a: Any) -> Any:
     Returns
     -------
     ndarray, shape (...), float64
-        inf or NaN, without a warning, where an entry is or the sum overflows.
+        Where an entry is inf or NaN, or the sum overflows, the result is inf or NaN, without a warning.
     """
     *outer, m = a.shape
     lanes = PARTIAL_BYTES // a.itemsize
@@ -76,7 +77,7 @@ def sum_of_squares(a: Any) -> float:
     Returns
     -------
     float
-        Summed in float64; inf or NaN, without a warning, if an entry is or the sum overflows.
+        Summed in float64; if an entry is inf or NaN, or the sum overflows, it is inf or NaN, without a warning.
     """
     flat = np.ascontiguousarray(a).reshape(-1)
     lanes = PARTIAL_BYTES // a.itemsize

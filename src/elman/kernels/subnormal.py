@@ -1,15 +1,15 @@
-"""Subnormal numbers count as zero: the processor's own mode for that, on while compiled code runs.
+"""Subnormal numbers count as zero: the processor's own mode for this is on while compiled code runs.
 
-Below the smallest normal number a format has ever fewer digits, and many processors compute there a hundred times more
-slowly. A gradient that vanishes, a state that dies or a square in an optimizer passes through such numbers, and then
-waits there. In the mode an operation takes a subnormal operand for zero and gives zero, of the same sign, instead of a
-subnormal result. It is a rule for each single operation on one number: so no bit depends on batch, chunks, threads or
-the length of vectors, and products and squares on the way obey it, too.
+Below the smallest normal number a format has fewer and fewer digits, and many processors compute there a hundred times
+more slowly. A gradient that vanishes, a state that decays or a square in an optimizer passes through such numbers, and
+may stay there for long. In this mode an operation treats a subnormal operand as zero and returns zero, of the same
+sign, instead of a subnormal result. The rule applies to each single operation on one number: so no bit depends on
+batch, chunks, threads or the length of vectors, and intermediate products and squares follow it, too.
 
-The mode belongs to the thread, and so to the caller, whose own results it would change. So it is switched on around
-each call from Python, in the function that numba makes to unpack the arguments, and is after it what it was before.
-There the kernel is called as a function of its own that is not merged into its surroundings: no arithmetic can move out
-of the mode, and no kernel needs a line for it.
+The mode belongs to the thread, and thus also to the caller, whose own results it would change. Therefore it is switched
+on around each call from Python, in the function that numba makes to unpack the arguments, and restored afterwards. The
+kernel is called there as a separate function that is not inlined: no arithmetic can move out of the mode, and no kernel
+needs any code for it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ X86, ARM = MACHINE in ("x86_64", "amd64", "i386", "i686"), MACHINE in ("arm64", 
 
 FLUSH = 0x8040 if X86 else 1 << 24 if ARM else 0
 """x86: flush to zero (bit 15) and denormals are zero (bit 6) of MXCSR (Intel SDM, volume 1, 10.2.3). ARM: FZ, bit 24 of
-FPCR (Arm ARM, C5.2.8), which is both. Elsewhere the mode is not known, and nothing is switched."""
+FPCR (Arm ARM, C5.2.8), which does both. Elsewhere the mode is not known, and nothing is switched."""
 
 MODE = ir.IntType(32 if X86 else 64)
-"""The register that holds it."""
+"""Type of the register that holds it."""
 
 
 def _call(builder: Any, name: str, result: Any, *args: Any) -> Any:
@@ -52,7 +52,7 @@ def _call(builder: Any, name: str, result: Any, *args: Any) -> Any:
 
 
 def _get(builder: Any, place: Any) -> Any:
-    """The thread's mode; ``place`` points to memory that x86 writes it to."""
+    """The thread's mode; ``place`` points to memory to which x86 writes it."""
     if ARM:
         return _call(builder, "llvm.aarch64.get.fpcr", MODE)
     _call(builder, "llvm.x86.sse.stmxcsr", ir.VoidType(), builder.bitcast(place, cgutils.voidptr_t))
@@ -69,13 +69,13 @@ def _set(builder: Any, place: Any, mode: Any) -> None:
 
 
 class _Library:
-    """A library of machine code that switches the mode in the way in from Python before it takes it."""
+    """A library of machine code that adds the switch of the mode to the wrapper called from Python."""
 
     def __init__(self, library: Any, kernel: str) -> None:
         self.library, self.kernel = library, kernel
 
     def add_ir_module(self, module: Any) -> None:
-        """Switch around the one call of the kernel."""
+        """Switch the mode around the single call of the kernel."""
         calls = [
             (block, instruction)
             for function in module.functions
@@ -96,7 +96,7 @@ class _Library:
 
 class _Lower(Lower):
     def create_cpython_wrapper(self, release_gil: bool = False) -> None:
-        """As numba's, with the switch."""
+        """As numba's, with the switch of the mode."""
         self.context.create_cpython_wrapper(
             _Library(self.library, self.fndesc.llvm_func_name), self.fndesc, self.env, self.call_helper,
             release_gil=release_gil,
@@ -114,7 +114,7 @@ class Flushing(CompilerBase):
     """numba's compiler, for functions in which subnormal numbers count as zero."""
 
     def define_pipelines(self) -> list[Any]:
-        """The usual passes, with the way in from Python made here where the mode is known."""
+        """The usual passes, with the wrapper for calls from Python made here if the mode is known."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         if FLUSH:
             passes.passes = [(_Lowering if each is NativeLowering else each, text) for each, text in passes.passes]
@@ -124,7 +124,7 @@ class Flushing(CompilerBase):
 
 @intrinsic
 def _call_object(typing: Any, address: Any) -> Any:
-    """Call the Python object at an address without arguments; what it raises is raised by the compiled function."""
+    """Call the Python object at an address without arguments; the compiled function raises what it raises."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         python = context.get_python_api(builder)
@@ -148,20 +148,20 @@ _run = keep(njit(**RUN)(_call_flushed))
 
 
 def flush(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-    """Call a function, in which NumPy counts subnormal numbers as zero.
+    """Call a function in which NumPy counts subnormal numbers as zero.
 
     Parameters
     ----------
     function : callable
-        What it computes with NumPy is computed on the calling thread.
+        The function; its computations with NumPy run on the calling thread.
     *args, **kwargs
-        Of the call.
+        Arguments of the call.
 
     Returns
     -------
     object
-        What the function returns. The mode is the caller's again when it returns or raises. Without the JIT, or where
-        the mode is not known, it is only called.
+        What the function returns. The caller's mode is restored when it returns or raises. Without the JIT, or if the
+        mode is not known, the function is simply called.
     """
     if config.DISABLE_JIT or not FLUSH:
         return function(*args, **kwargs)
@@ -170,13 +170,13 @@ def flush(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> R
     def work() -> None:
         results.append(function(*args, **kwargs))
 
-    # no Python between the switch and the call: a signal cannot raise there and leave the mode on
+    # no Python code runs between the switch and the call, so that no signal can raise there and leave the mode on
     _run(id(work))
     return results[0]
 
 
 def flushed(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Have a function always called by :func:`flush`."""
+    """Decorate a function so that it is always called by :func:`flush`."""
 
     @functools.wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> Result:

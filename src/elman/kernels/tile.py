@@ -14,18 +14,21 @@ and optimise a dozen small functions on their own first, and take three times as
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import config, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.lib.stride_tricks import as_strided
 
-from .compile import inline, integer, kernel
+from .compile import inline, kernel
 from .cover import Cover, Grid, Term
 from .host import HOST
-from .vector import Emitter, lanes, lanes_of, pointers
+from .operands import grid_at, ip, parts_of, rows_at, start_of, strides_of
+from .vector import Emitter, lanes, lanes_of
 
 FEW = 4
 """Up to so many rows, a product takes as long as its weights take to arrive from memory: each step then reads them in
@@ -69,68 +72,107 @@ def _function(module: Any, e: Emitter, values: list[Any]) -> Any:
     return function
 
 
-def _call(context: Any, builder: Any, signature: Any, args: Any, factors: list[int]) -> Any:
-    """Call the product with the factors whose K stand at the places ``factors`` of the arguments; none for zero."""
-    arrays = [i for i, t in enumerate(signature.args) if isinstance(t, types.Array)]
-    data = dict(zip(arrays, pointers(context, builder, signature, args, arrays), strict=True))
-
-    def at(i: int) -> Any:
-        return builder.gep(data[i], [args[i + 1]])
-
-    values = [args[0], args[1], args[2], at(3), args[5], args[6]]
-    for i in factors:
-        values += [args[i], at(i + 1), args[i + 3], args[i + 4], at(i + 5), args[i + 7], args[i + 8]]
-    if len(factors) == 1:
-        nothing = ir.Constant(args[0].type, 0)
-        values += [nothing if i in (0, 2, 3, 5, 6) else values[6 + i] for i in range(7)]
-    values += [at(len(args) - 3), args[-1]]
-    e = Emitter(builder, context.get_value_type(signature.args[3].dtype))
-    builder.call(_function(builder.module, e, values), values)
+def _call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Call the product; of dual numbers twice, since it is linear in all but the weights."""
+    parts = [parts_of(builder, t, v) for t, v in zip(signature.args, args, strict=True)]
+    _call_once(context, builder, [part[0] for part in parts])
+    if len(parts[-1]) == 2:
+        # what has no derivative adds nothing: no start value, no terms
+        nothing = types.none, None
+        _, _, _, start, *factors, C = [part[1] if len(part) == 2 else nothing for part in parts]
+        numbers = [part[0] for part in parts]
+        given = [*numbers[:3], start]
+        for i in range(0, len(factors), 3):
+            if factors[i + 1] != nothing:
+                given += [numbers[4 + i], factors[i + 1], numbers[6 + i]]
+        if len(given) == 4:
+            zero = types.intp, ir.Constant(args[0].type, 0)
+            given += [zero, numbers[5], numbers[6]]
+        _call_once(context, builder, [*given, C])
     return context.get_dummy_value()
 
 
-@intrinsic
-def _product(
-    typing, down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs
-):  # fmt: skip
-    ip = types.intp
-    signature = types.void(ip, ip, ip, init, ip, ip, ip, ip, A, ip, ip, ip, P, ip, ip, ip, C, ip, ip)
-    return signature, lambda context, builder, s, args: _call(context, builder, s, args, [7])
+def _call_once(context: Any, builder: Any, given: list[tuple[Any, Any]]) -> None:
+    """Call the product of plain operands, each a type and a value; without a second factor, its terms are none."""
+    e = Emitter(builder, context.get_value_type(given[-1][0][0].dtype))
+    none, one, width = (ir.Constant(given[0][1].type, n) for n in (0, 1, e.lanes))
+
+    def operand(kind: Any, value: Any, inner: Any) -> list[Any]:
+        """Pointer and two strides."""
+        if isinstance(kind, types.NoneType):
+            zeros = cgutils.global_constant(builder, "elman.zeros", e.zero())
+            return [builder.bitcast(zeros, e.element.as_pointer()), none, none]
+        return [start_of(context, builder, kind, value), *[*strides_of(builder, kind, value), inner][:2]]
+
+    values = [*(value for _, value in given[:3]), *operand(*given[3], width)]
+    for i in range(4, len(given) - 1, 3):
+        values += [given[i][1], *operand(*given[i + 1], one), *operand(*given[i + 2], width)]
+    if len(given) == 8:
+        values += [none if i in (0, 2, 3, 5, 6) else values[6 + i] for i in range(7)]
+    values += operand(*given[-1], width)[:2]
+    builder.call(_function(builder.module, e, values), values)
 
 
 @intrinsic
-def _two_products(
-    typing, down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, L, B, boff, b_rs, b_ks, Q,
-    qoff, q_vs, q_ks, C, coff, c_rs,
-):  # fmt: skip
-    ip = types.intp
-    factor = ip, A, ip, ip, ip, P, ip, ip, ip
-    signature = types.void(ip, ip, ip, init, ip, ip, ip, *factor, *factor, C, ip, ip)
-    return signature, lambda context, builder, s, args: _call(context, builder, s, args, [7, 16])
+def _product(typing, down, N, V, init, K, A, P, C):
+    return types.void(ip, ip, ip, init, ip, A, P, C), _call
 
 
-def _view(a: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+@intrinsic
+def _two_products(typing, down, N, V, init, K, A, P, L, B, Q, C):
+    return types.void(ip, ip, ip, init, ip, A, P, ip, B, Q, C), _call
+
+
+def _view(operand: Any, shape: tuple[int, ...], *last: int) -> Any:
+    """A tuple (array, offset, strides) as an array; ``last`` are strides to take where it has fewer than axes."""
+    a, offset, *strides = operand
+    strides = [*strides, *last][: len(shape)]
     return as_strided(a[offset:], shape, [s * a.itemsize for s in strides])
 
 
-def _array_products(down, N, V, init, ioff, i_rs, i_vs, *rest):
+def _array_products(down, N, V, init, *rest):
     """NumPy twin of both, for runs without the JIT."""
     if N <= 0 or V <= 0:
         return
-    *factors, C, coff, c_rs = rest
-    width = lanes_of(C.itemsize)
-    out = _view(init, ioff, (N, V, width), (i_rs, i_vs, 1)).copy()
-    for i in range(0, len(factors), 9):
-        K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks = factors[i : i + 9]
+    *factors, C = rest
+    if isinstance(C[0], tuple):
+        _dual_products(down, N, V, init, factors, C)
+        return
+    width = lanes_of(C[0].itemsize)
+    if init is None:
+        out = np.zeros((N, V, width), C[0].dtype)
+    else:
+        out = _view(init, (N, V, width), *((1,) if len(init) == 4 else (width, 1))).copy()
+    for K, A, P in _triples(factors):
         if K > 0:
-            left = _view(A, aoff, (N, K), (a_rs, a_ks))
-            out += np.einsum("nk,kvl->nvl", left, _view(P, poff, (K, V, width), (p_ks, p_vs, 1)))
-    _view(C, coff, (N, V, width), (c_rs, width, 1))[...] = out
+            p = (*P, width)[:4]
+            panels = _view((p[0], p[1], p[3], p[2]), (K, V, width), 1)
+            out += np.einsum("nk,kvl->nvl", _view(A, (N, K), 1), panels)
+    _view(C, (N, V, width), width, 1)[...] = out
+
+
+def _triples(factors):
+    """Terms, A and P of each product."""
+    return zip(factors[::3], factors[1::3], factors[2::3], strict=True)
+
+
+def _dual_products(down, N, V, init, factors, C):
+    """The twin of both on dual numbers."""
+
+    def part(operand, k):
+        dual = isinstance(operand, tuple) and isinstance(operand[0], tuple)
+        return operand[k] if dual else (None if k else operand)
+
+    for k in range(2):
+        given = [(K if part(A, k) else 0, part(A, k) or part(A, 0), P) for K, A, P in _triples(factors)]
+        _array_products(down, N, V, part(init, k) if init else None, *itertools.chain(*given), C[k])
 
 
 product: Any = _array_products if config.DISABLE_JIT else _product
 """From compiled code: ``C = init + A @ P`` for N rows, V vectors of columns and K terms a sum, as
-``product(down, N, V, init, ioff, i_rs, i_vs, K, A, aoff, a_rs, a_ks, P, poff, p_vs, p_ks, C, coff, c_rs)``.
+``product(down, N, V, init, K, A, P, C)``.
+
+Operands are those of :mod:`elman.kernels.operands`.
 
 Parameters
 ----------
@@ -139,20 +181,21 @@ down : int
     depends on it.
 N, V, K : int
     Rows, vectors of columns, terms. Any may be 0, or less: nothing is done then, or the sums are their start values.
-init : flat array
-    Start values at ``ioff + n * i_rs + v * i_vs``: a bias (``i_rs = 0``), C itself (to add on), or one vector of
-    zeros (both strides 0).
-A : flat array
-    Read: ``A[n, k]`` at ``aoff + n * a_rs + k * a_ks``.
-P : flat array
-    Read: vector v of row k at ``poff + v * p_vs + k * p_ks``. Packed panels have ``p_vs = K * lanes, p_ks = lanes``.
-C : flat array
-    Written: vector v of row n at ``coff + n * c_rs + v * lanes``. Must not overlap A or P.
+init : operand or None
+    Start values, read: a bias (row stride 0), or C itself (to add on); None for zeros. The inner stride is that of
+    vectors, which follow each other in ``rows_at``.
+A : operand
+    Read: N rows of K numbers. The inner stride is that of terms, which lie side by side in ``rows_at``.
+P : operand
+    Read: V panels of K vectors. The inner stride is that of terms, which lie a vector apart in ``rows_at``; packed
+    panels of K terms are ``K * lanes`` apart.
+C : operand
+    Written: N rows of V vectors. Must not overlap A or P.
 """
 
 two_products: Any = _array_products if config.DISABLE_JIT else _two_products
 """The same with a second product of L terms in the same chains, ``C = init + A @ P + B @ Q``, as
-``two_products(down, N, V, init, ..., K, A, ..., p_ks, L, B, boff, b_rs, b_ks, Q, qoff, q_vs, q_ks, C, coff, c_rs)``.
+``two_products(down, N, V, init, K, A, P, L, B, Q, C)``.
 """
 
 
@@ -172,8 +215,10 @@ def affine(A, a_rs, P, K, V, bias, C, c_rs, n0, n1):
         Written: N rows of V vectors, ``c_rs`` apart.
     """
     VL = lanes(C)
-    o, i = integer(0), integer(1)
-    product(o, n1 - n0, V, bias, o, o, VL, K, A, n0 * a_rs, a_rs, i, P, o, K * VL, VL, C, n0 * c_rs, c_rs)
+    product(
+        0, n1 - n0, V, rows_at(bias, 0, 0), K, rows_at(A, n0 * a_rs, a_rs), rows_at(P, 0, K * VL),
+        rows_at(C, n0 * c_rs, c_rs),
+    )  # fmt: skip
 
 
 BLOCK = HOST.block
@@ -196,10 +241,8 @@ def accumulate(A, a_rs, M, delta, d_rs, r0, r1, v0, v1, C, coff, c_rs):
         Added to: M rows, ``c_rs`` apart, from ``coff``. Threads share the work by vectors, never by rows.
     """
     VL = lanes(C)
-    o, i = integer(0), integer(1)
-    to = coff + v0 * VL
+    sums = rows_at(C, coff + v0 * VL, c_rs)
     for after in range(r1, r0, -BLOCK):
         n, r = (BLOCK if after - r0 > BLOCK else after - r0), after - 1
-        product(
-            o, M, v1 - v0, C, to, c_rs, VL, n, A, r * a_rs, i, -a_rs, delta, r * d_rs + v0 * VL, VL, -d_rs, C, to, c_rs
-        )  # fmt: skip
+        columns, vectors = grid_at(A, r * a_rs, 1, -a_rs), grid_at(delta, r * d_rs + v0 * VL, VL, -d_rs)
+        product(0, M, v1 - v0, sums, n, columns, vectors, sums)

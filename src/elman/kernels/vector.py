@@ -136,7 +136,7 @@ class VectorOps:
         return Value(t.builder, [t.builder.bitcast(x, t.type) for x in powers])
 
     def exponent(self, x: Value) -> Value:
-        """K + magic for 2**k <= x < 2**(k + 1), x normal and positive: the way back of :meth:`pow2`."""
+        """K + magic for 2**k <= x < 2**(k + 1), x normal and positive: the inverse of :meth:`pow2`."""
         bits, n = ir.VectorType(ir.IntType(self.format.bits), x.type.count), x.type.count
         shift = ir.Constant(bits, [self.format.magic_bits - self.format.bias] * n)
         places = ir.Constant(bits, [self.format.mantissa] * n)

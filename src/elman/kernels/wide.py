@@ -1,6 +1,6 @@
-"""Sums in float64 of rows in either format: what float32 would lose digits of.
+"""Sums in float64 of rows in either format, where sums in float32 would lose digits.
 
-Written for LLVM directly, as it does not vectorise such a loop by itself: a tenth of the time.
+Written in LLVM code, since LLVM does not vectorise such a loop by itself; this takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
 
-from .compile import integer, kernel
+from .compile import kernel
 from .vector import Emitter, lanes, lanes_of, pointers
 
 ABREAST = 4
-"""Vectors added up side by side: enough not to wait for an addition, and each row is read in whole cache lines."""
+"""Vectors added up side by side: enough to hide the latency of an addition, and to read rows in whole cache lines."""
 
 
 def _array_add(total, toff, a, aoff, a_rs, rows, vectors):
@@ -115,7 +115,7 @@ def column_sums(a, rs, r0, r1, v0, v1, total):
     a : flat array
         Read: rows of vectors, ``rs`` apart; vectors v0 <= v < v1 are used.
     total : flat array of float64
-        Added to, in the places that the vectors have in a row.
+        Added to, at the positions of the vectors in a row.
     """
     at = v0 * lanes(a)
     _add(total, at, a, (r1 - 1) * rs + at, -rs, r1 - r0, v1 - v0)
@@ -123,7 +123,7 @@ def column_sums(a, rs, r0, r1, v0, v1, total):
 
 @kernel
 def fold(part, rs, rows, v0, v1, total):
-    """``total += part``, vectors v0 <= v < v1 of each row.
+    """``total += part`` for the vectors v0 <= v < v1 of each row.
 
     Parameters
     ----------
@@ -132,10 +132,9 @@ def fold(part, rs, rows, v0, v1, total):
     total : flat array of float64
         Added to; rows as in ``part``.
     """
-    one = integer(1)
     for r in range(rows):
         at = r * rs + v0 * lanes(part)
-        _add(total, at, part, at, rs, one, v1 - v0)
+        _add(total, at, part, at, rs, 1, v1 - v0)
 
 
 @kernel
@@ -145,7 +144,7 @@ def narrow(part, total, vectors):
     Parameters
     ----------
     part : flat array
-        Added to: so many vectors from its start.
+        Added to: ``vectors`` vectors from its start.
     total : flat array of float64
         Read.
     """

@@ -24,6 +24,8 @@ from .engine.buffers import Buffers, Fresh, scratch
 from .engine.kept import Kept, Version
 from .engine.rows import Rows
 from .parameters import Parameterised, Parameters
+from .ridge import ReadoutSolution, rows_of, solve, strengths
+from .trace import bytes_of, in_bytes
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -49,6 +51,15 @@ class DenseTrace:
     version: Version
     hn: None = None
 
+    def __repr__(self) -> str:
+        hidden = "" if self.hidden is None else f"hidden {self.hidden.shape}, "
+        return f"DenseTrace(output {self.output.shape}, {hidden}{in_bytes(self.nbytes)})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its arrays, including those of the input."""
+        return bytes_of(rows.flat for rows in self.rows)
+
 
 @dataclass(frozen=True, eq=False)
 class DenseGradients:
@@ -61,27 +72,30 @@ class DenseGradients:
     theta : ndarray
         As one vector, aligned with the layer's ``theta``.
     x : ndarray
-        With respect to the input, shaped as it.
+        With respect to the input, and of the same shape.
     """
 
     params: Mapping[str, Array]
     theta: Array
     x: Array
 
+    def __repr__(self) -> str:
+        return f"DenseGradients({', '.join(self.params)}; x {self.x.shape})"
+
 
 class Dense(Parameterised):
-    """Common to layers that treat every row of their input alike.
+    """Base class of layers that treat every row of their input alike.
 
     Attributes
     ----------
     batch_axis : int
         0: training draws samples along the first axis.
     time_axis : None
-        There is none.
+        There is no such axis.
     """
 
     trace_options = frozenset({"buffers"})
-    """Keywords of :meth:`trace` that training makes use of."""
+    """Keywords of :meth:`trace` that training uses."""
 
     batch_axis = 0
     time_axis = None
@@ -93,14 +107,14 @@ class Dense(Parameterised):
 
     @abstractmethod
     def rows_forward(self, a: Rows, buffers: Buffers, packed: list[Packed] | None = None) -> tuple[Rows, ...]:
-        """All rows from the input on; the last are the output. ``packed`` is what :meth:`packed` gave, if anything."""
+        """All rows from the input on; the last are the output. ``packed`` is the result of :meth:`packed`, if any."""
 
     @abstractmethod
     def rows_backward(self, rows: tuple[Rows, ...], d: Array, theta: Array, buffers: Buffers) -> Rows:
         """Write the parameters' gradient to ``theta``; return that of the input. ``d`` is (n, Q)."""
 
     def packed(self) -> list[Packed]:
-        """The weights of all maps, packed, kept for as long as they do not change.
+        """The packed weights of all maps, reused as long as the weights do not change.
 
         Raises
         ------
@@ -141,7 +155,7 @@ class Dense(Parameterised):
         return self._output(self.rows_forward(a, FRESH, self.packed())[-1], lead)
 
     def trace(self, x: ArrayLike, state: None = None, *, buffers: Buffers = FRESH) -> DenseTrace:
-        """Apply the layer and keep what :meth:`backward` needs; arguments and errors as for calling it."""
+        """Apply the layer and store what :meth:`backward` needs; arguments and errors as for calling it."""
         a, lead = self._rows(x)
         version = self.parameters.version()
         rows = self.rows_forward(a, buffers)
@@ -166,16 +180,16 @@ class Dense(Parameterised):
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """Kind, sizes and dtype: a trace can be read by what has the same."""
+        """Kind, sizes and dtype: a trace can be read by a layer for which they are the same."""
         return type(self).__name__, self.input_size, self.hidden_size, self.output_size, self.dtype
 
     def check_trace(self, layout: tuple[Any, ...], version: Version) -> None:
-        """Refuse rows of a layer of other sizes, beyond whose arrays compiled code would read, or of other weights.
+        """Refuse rows with other weights, or of a layer of other sizes, beyond whose arrays compiled code would read.
 
         Raises
         ------
         ArgumentError
-            Naming both, or the parameter that differs.
+            With both layers, or the parameter that differs.
         """
         if layout != self.layout:
             raise ArgumentError(f"trace must be of this layer, {self.layout}; it was made by {layout}")
@@ -187,7 +201,7 @@ class Dense(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If d_output does not fit, or the trace is of other weights or of a layer of other sizes.
+            If d_output does not fit, or the trace was made with other weights or by a layer of other sizes.
         NonFiniteError
             If a gradient overflows.
         """
@@ -210,7 +224,7 @@ class Readout(Dense):
     Parameters
     ----------
     hidden_size, output_size : int
-        Sizes of what it reads and gives.
+        Sizes of its input and output.
     bias : bool, default True
         Whether there is a ``bias``.
     dtype : {"float64", "float32"}
@@ -241,7 +255,8 @@ class Readout(Dense):
         self._affine = Affine(self.input_size, self.output_size, real_dtype(dtype))
         self._maps, self._kept = ((self._affine, "weight", "bias", "readout"),), Kept()
         shapes: dict[str, tuple[int, ...]] = {"weight": (self.output_size, self.input_size)}
-        if flag(bias, "bias"):
+        self.bias = flag(bias, "bias")
+        if self.bias:
             shapes["bias"] = (self.output_size,)
         self.parameters = Parameters(shapes, real_dtype(dtype))
         weight = self.parameters["weight"]
@@ -258,16 +273,65 @@ class Readout(Dense):
         self._affine.gradients(rows[0], delta, views["weight"], views.get("bias"))
         return self._affine.input_gradient(self.params["weight"], delta, "d_readout_input", buffers)
 
+    def solve(
+        self, states: Any, y: Any, *, ridge: Any = None, washout: int = 0, batch_first: bool = False
+    ) -> ReadoutSolution:
+        """Set weight and bias by ridge regression: one least-squares solution, without training.
+
+        With the states of an untrained layer this is an echo state network (Jaeger 2001). If anything fails, nothing is
+        changed.
+
+        Parameters
+        ----------
+        states : array_like, shape (T, H), (T, N, H), or (N, T, H) with ``batch_first``; or list of (T_i, H)
+            What the readout reads: the output of the layer below.
+        y : array_like, shape of ``states`` with Q instead of H
+            What it should return.
+        ridge : float or sequence of float, optional
+            Strength of the penalty ``ridge |W|**2``, without the bias, added to the sum of squares over all rows; 0 is
+            plain least squares, with the smallest weights if there are several solutions. From a sequence, each target
+            takes the strength with the smallest leave-one-out error, in closed form; by default from 33 between 1e-14
+            and 100 in units of the largest squared singular value of the states. Neighbouring steps of a series
+            resemble each other, so that this error is too small for it, and the ridge may be: compare on held-out data.
+        washout : int, default 0
+            Number of steps at the start of each sequence that are left out, because the state still depends on its
+            initial value.
+        batch_first : bool, default False
+            Whether sequences come before steps in arrays of three axes.
+
+        Returns
+        -------
+        ReadoutSolution
+            Strengths, errors and effective numbers of weights.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            If the arrays do not fit each other or the readout, or hold a number that is not finite.
+        NonFiniteError
+            If the weights overflow the dtype of the readout.
+        """
+        batch_first = flag(batch_first, "batch_first")
+        rows = rows_of(states, y, self.input_size, self.output_size, size(washout, "washout", 0), batch_first)
+        W, b, solution = solve(*rows, strengths(ridge), "bias" in self.params)
+        with np.errstate(over="ignore"):
+            theta = np.concatenate([W.ravel(), b if "bias" in self.params else b[:0]]).astype(self.dtype)
+        if not all_finite(theta):
+            raise NonFiniteError(
+                f"the weights overflow {self.dtype}: scale states and y, or give a larger ridge", what="parameter"
+            )
+        self.theta[...] = theta
+        return solution
+
     def __repr__(self) -> str:
-        bias = "bias" in self.params
-        return f"Readout({self.input_size}, {self.output_size}, bias={bias}, dtype={self.dtype.name!r})"
+        return f"Readout({self.input_size}, {self.output_size}, bias={self.bias}, dtype={self.dtype.name!r})"
 
 
 class MLP(Dense):
     r"""A perceptron with one hidden layer: :math:`h = \phi(W_{ih} x + b_{ih})`, :math:`y = W_{ho} h + b_{ho}`.
 
-    An Elman network with ``W_hh = 0`` is this, step by step. It may stand alone or as the nonlinear readout of a
-    network.
+    An Elman network with ``W_hh = 0`` computes the same at each step. It may be used alone or as the nonlinear readout
+    of a network.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A recurrent layer as a dynamical system: what its methods of that kind do."""
+"""A recurrent layer as a dynamical system: the work of its methods of that kind."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def one_length(layer: Recurrent, x: Any, h0: State | None) -> Trace:
 
 
 def stepper(layer: Recurrent, batch_size: int, h0: State | None) -> Stepper:
-    """Stream with the weights as they are now: ``Recurrent.stepper``."""
+    """Stream with the present weights: ``Recurrent.stepper``."""
     if layer.bidirectional:
         raise ArgumentError("a bidirectional layer cannot stream: its backward direction begins at the last step")
     layer.parameters.check_finite()

@@ -1,4 +1,4 @@
-"""Objects whose options are what they were built with: a change that nothing reads would only look like one."""
+"""Objects whose options are fixed when they are built: assigning one later would have no effect."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..errors import ReadOnlyError
 
 
 class Fixed:
-    """Base of what cannot be given another option once it is built.
+    """Base of objects whose options cannot be changed once they are built.
 
-    Sizes, memory and the choice of kernels follow from the options, so assigning to one would compute nothing; a
-    misspelt one even less. Both are refused. What takes effect can be assigned: methods, properties that say so,
-    what a class lists in ``settable``, and names with a leading underscore, which are where a subclass keeps state that
-    changes. In its own ``__init__`` it may set what it likes.
+    Sizes, memory and the choice of kernels follow from the options, so assigning to an option would have no effect, nor
+    would assigning to a misspelt one. Both are refused. What takes effect can be assigned: methods, properties with a
+    setter, what a class lists in ``settable``, and names with a leading underscore, in which a subclass may keep state
+    that changes. In its own ``__init__`` a subclass may set any attribute.
     """
 
     settable: ClassVar[tuple[str, ...]] = ()
     """Names of attributes that may be assigned at any time."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Have the constructor mark what it has made; a metaclass would hide the constructor's signature."""
+        """Make the constructor mark what it has built; a metaclass would hide the constructor's signature."""
         super().__init_subclass__(**options)
         if "__init__" not in cls.__dict__:
             return
@@ -32,7 +32,7 @@ class Fixed:
         @wraps(inner)
         def init(self: Fixed, *args: Any, **kwargs: Any) -> None:
             inner(self, *args, **kwargs)
-            if type(self).__init__ is init:  # else that of a subclass goes on
+            if type(self).__init__ is init:  # else the constructor of a subclass is still running
                 self.__dict__["_built"] = True
 
         cls.__init__ = init  # type: ignore[assignment, method-assign]
@@ -43,7 +43,7 @@ class Fixed:
         Raises
         ------
         ReadOnlyError
-            After the constructor, for a name that is an option, or none of this object's.
+            After the constructor, for an option or a name that this object does not have.
         """
         if "_built" not in self.__dict__ or name[0] == "_" or self._takes(name):
             object.__setattr__(self, name, value)
@@ -80,5 +80,5 @@ class Fixed:
         how = f"{kind}(..., {name}={value!r})" if name in options else f"{kind}(...)"
         return (
             f"{name} of {kind} is fixed when it is built, and assigning it would compute nothing: make a new one, "
-            f"{how}, and where the shapes allow it take over the weights: new.load_state_dict(old.state_dict())"
+            f"{how}, and where the shapes allow it take over the weights: new.load_state_dict(dict(old.state_dict()))"
         )

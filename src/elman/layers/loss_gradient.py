@@ -1,4 +1,4 @@
-"""The gradient of a network's loss: where it enters the last output, and how it fades through all directions."""
+"""The gradient of a network's loss: with respect to the last output, and its decay through all directions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, NonFiniteError
-from ..linearization.norms import safe_norm
 from ..losses import Loss, broken, checked, get_loss
+from ..norms import safe_norm
 from ..states import State, parts
 from ..targets import positions, target_axes
 from ..validation.arrays import finite, plain, real_numbers
@@ -64,7 +64,7 @@ def output_start(network: Network, last: Array, batch: Batch, y: ArrayLike | Non
 
 
 def _of_loss(network: Network, output: Array, batch: Batch, y: ArrayLike | None, loss: str | Loss, rng: Any) -> Array:
-    """Gradient of each sequence's loss with respect to its last output (B, Q); without labels a random one."""
+    """Gradient of each sequence's loss with respect to its last output (B, Q); without labels, a random direction."""
     B, Q = output.shape
     if y is None:
         return generator(rng).standard_normal((B, Q)).astype(network.dtype)
@@ -75,12 +75,12 @@ def _of_loss(network: Network, output: Array, batch: Batch, y: ArrayLike | None,
     value, d_output = checked(loss, output.copy(), target)
     if np.isfinite(output).all() and (words := broken(loss, value, d_output, output)):
         raise NonFiniteError(words, what="loss")
-    # a loss averages over the batch: B sequences see the gradient of their own loss
+    # a loss averages over the batch: times B, each sequence has the gradient of its own loss
     return B * d_output
 
 
 def _last_targets(y: Any, axes: int, batch: Batch) -> Array:
-    """Targets (B, ...) of the last step, from those, or those of every step, of sequences of one length."""
+    """Targets (B, ...) of the last step, from targets of the last or of every step; sequences of one length."""
     time = 1 if batch.batch_first and not batch.single else 0
     if holds(y, 1 + axes):
         y = beside([plain(item, f"y[{i}]") for i, item in enumerate(y)], 1 - time, "y")
@@ -105,9 +105,9 @@ def measured_loss(network: Network, x: Any, y: ArrayLike | None, loss: str | Los
     norms = np.zeros((batch.T + 1, batch.B))
     for direction, own, first in zip(layer.stack.directions, grads.state_norms, of_h0, strict=True):
         backwards = bool(direction.reverse)
-        # hypot, whose squares neither under- nor overflow
+        # hypot, because its squares neither underflow nor overflow
         norms[:-1] = np.hypot(norms[:-1], own if backwards and at_end else own[::-1])
-        if at_end or not backwards:  # else the initial state stands beyond the loss
+        if at_end or not backwards:  # else the initial state lies beyond the loss
             norms[-1] = np.hypot(norms[-1], safe_norm(first.reshape(batch.B, -1)))
     with np.errstate(divide="ignore"):
         out: Array = np.log(norms)

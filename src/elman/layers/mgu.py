@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Unpack
 
 from ..cells import MGU as CELL
-from .recurrent import LayerOptions, Recurrent
+from .options import LayerOptions
+from .recurrent import Recurrent
 
 
 class MGU(Recurrent):
     r"""A layer of minimal gated units: :math:`h_t = (1 - f) h_{t-1} + f n`.
 
-    Called as :class:`elman.RNN`. A GRU whose one gate both resets and updates, with two thirds of its parameters:
+    Called as :class:`elman.RNN`. It is a GRU whose single gate both resets and updates, with two thirds of a GRU's
+    parameters:
     :math:`f = \sigma(W_{if} x + b_{if} + W_{hf} h + b_{hf})`,
     :math:`n = \tanh(W_{in} x + b_{in} + W_{hn} (f h) + b_{hn})`. Where f is 0 the state stays as it is.
 
@@ -33,7 +35,7 @@ class MGU(Recurrent):
     Raises
     ------
     DTypeError, ArgumentError
-        For sizes, names or types outside what is listed.
+        For sizes, names or types other than those listed.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""A recurrent layer and a readout on its output, at every step or at the end: what is trained and diagnosed as one."""
+"""A recurrent layer with a readout of its output at every step or at the end, trained and diagnosed as one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..functional import sigmoid, softmax
 from ..losses import Loss
 from ..states import State
 from ..validation.arrays import all_finite, matching
@@ -20,11 +21,14 @@ from .engine.buffers import Buffers, Fresh
 from .engine.kept import Version
 from .engine.linearize import LayerLinearization
 from .engine.rows import Rows
+from .generation import NetworkStepper, generated
 from .loss_gradient import last_state_start, measured_loss
 from .one_way import OneWay
 from .parameters import Parameterised, Parameters
 from .recurrent import Recurrent
-from .trace import Gradients, Trace, final_output, spacing
+from .scores import evaluated
+from .stated import StatedWeights
+from .trace import Gradients, Trace, bytes_of, final_output, in_bytes, shape_of, spacing
 
 Array = NDArray[Any]
 FRESH = Fresh()
@@ -52,6 +56,14 @@ class NetworkTrace:
     readout_version: Version
     at: str
 
+    def __repr__(self) -> str:
+        return f"NetworkTrace(output {shape_of(self.output)}, {in_bytes(self.nbytes)}, layer={self.layer!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its arrays, including the layer's."""
+        return self.layer.nbytes + bytes_of(rows.flat for rows in self.rows[1:])
+
 
 class Network(Parameterised):
     """A recurrent layer whose output goes through a readout at every step.
@@ -61,7 +73,7 @@ class Network(Parameterised):
     layer : RNN, LSTM or GRU
         The recurrent layer.
     readout : Readout or MLP
-        What turns its output (``layer.output_size`` numbers, those of both directions together) into the network's (Q).
+        What maps its output (``layer.output_size`` numbers, both directions together) to the network's (Q numbers).
     at : {"steps", "end"}, default "steps"
         Whether the readout gives an output after each step, or one for each sequence from ``trace.final_output``: the
         forward direction's last state beside the backward direction's.
@@ -69,7 +81,7 @@ class Network(Parameterised):
     Attributes
     ----------
     layer, readout, at
-        As given. Their parameters move into one vector, ``network.theta``; views taken before no longer belong to them.
+        As given. Their parameters move into one vector, ``network.theta``; earlier views no longer belong to them.
     params : mapping
         All parameters, ``"layer.weight_ih_l0"``, ..., ``"readout.weight"``: live views into ``theta``.
 
@@ -82,7 +94,9 @@ class Network(Parameterised):
     """
 
     trace_options = frozenset({"lengths", "reset", "training", "rng", "checkpoint", "buffers"})
-    """Keywords of :meth:`trace` that training makes use of."""
+    """Keywords of :meth:`trace` that training uses."""
+    backward_options = frozenset({"d_states", "readout_only"})
+    """Keywords of :meth:`backward` that training uses."""
 
     def __init__(self, layer: Recurrent, readout: Dense, *, at: str = "steps") -> None:
         if not isinstance(layer, Recurrent) or not isinstance(readout, Dense):
@@ -101,7 +115,7 @@ class Network(Parameterised):
         self._join()
 
     def _join(self) -> None:
-        """Lay the parameters of both parts into one vector."""
+        """Move the parameters of both parts into one vector."""
         parts = (("layer.", self.layer), ("readout.", self.readout))
         shapes = {prefix + name: shape for prefix, part in parts for name, shape in part.parameters.shapes.items()}
         self.parameters = Parameters(shapes, self.layer.dtype)
@@ -110,7 +124,7 @@ class Network(Parameterised):
             part.parameters.move(self.parameters.theta[at : at + part.parameters.size], self.parameters, prefix)
             at += part.parameters.size
 
-    def state_dict(self) -> dict[str, Array]:
+    def state_dict(self) -> StatedWeights:
         """Copies of all parameters by name."""
         self._check_parts()
         return super().state_dict()
@@ -120,22 +134,8 @@ class Network(Parameterised):
         self._check_parts()
         super().load_state_dict(mapping)
 
-    def __copy__(self) -> Network:
-        """Another network with the same layer, readout and parameters: joined anew, they would leave this one."""
-        twin: Network = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("parameters", "_built")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._join()
-        self._built = True
-
     def _check_parts(self) -> None:
-        """A part that was built into another network since has its parameters there: never compute with stale ones."""
+        """Refuse a part that now belongs to another network: its parameters are there, and those here are stale."""
         for name, part in (("layer", self.layer), ("readout", self.readout)):
             if part.parameters.owner is not self.parameters:
                 raise ArgumentError(
@@ -173,7 +173,7 @@ class Network(Parameterised):
         output : ndarray, shape (T, B, Q), (B, T, Q) with ``batch_first``, or (T, Q); or list of ndarray
             The readout after each step; 0 beyond a sequence's length. (B, Q), or (Q,), with ``at="end"``.
         hn : ndarray or tuple of ndarray
-            The final state, to go on from.
+            The final state, to continue from.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class Network(Parameterised):
         self, x: Any, state: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None,
         training: bool | None = None, rng: Any = None, checkpoint: bool | int = False, buffers: Buffers = FRESH,
     ) -> NetworkTrace:  # fmt: skip
-        """Run the network and keep what :meth:`backward` needs; arguments and errors as for :meth:`RNN.trace`."""
+        """Run the network and store what :meth:`backward` needs; arguments and errors as for :meth:`RNN.trace`."""
         self._check_parts()
         version = self.readout.parameters.version()
         trace = self.layer.trace(
@@ -222,22 +222,28 @@ class Network(Parameterised):
 
     def backward(
         self, trace: NetworkTrace, d_output: Any, d_hn: State | None = None, *, need_x: bool = False,
-        buffers: Buffers = FRESH,
+        d_states: Any = None, readout_only: bool = False, buffers: Buffers = FRESH,
     ) -> Gradients:  # fmt: skip
         """Backpropagation through readout and time.
 
         Parameters
         ----------
         trace : NetworkTrace
-            From :meth:`trace`, with the parameters unchanged since: their bits are compared.
+            From :meth:`trace`; the parameters must not have changed since then: their bits are compared.
         d_output : array_like or list of array_like, shape of ``trace.output``
-            ``dL/d output``; what it holds beyond a sequence's length is not read.
+            ``dL/d output``; entries beyond a sequence's length are not read.
         d_hn : array_like, shape of ``trace.hn``, optional
             ``dL/d hn``; zero by default.
         need_x : bool, default False
             Whether to compute ``dL/dx``.
+        d_states : array_like or list of array_like, shape of ``trace.layer.output``, optional
+            A derivative with respect to the layer's output at every step, such as that of a penalty on activity, which
+            is added to the gradient from the readout.
+        readout_only : bool, default False
+            Whether to stop at the readout: the gradients of the layer's parameters are then 0, those of x and h0 None,
+            and ``state_norms`` has no steps.
         buffers : Buffers, optional
-            Memory to use again: the gradients are then overwritten by the next call with the same buffers.
+            Memory to reuse: the gradients are then overwritten by the next call with the same buffers.
 
         Returns
         -------
@@ -263,18 +269,34 @@ class Network(Parameterised):
         theta = buffers.take("theta", self.parameters.size, self.dtype)
         n = layer.parameters.size
         d_rows = self.readout.rows_backward(trace.rows, d, theta[n:], buffers)
+        if flag(readout_only, "readout_only"):
+            return self._of_readout(trace, theta, n)
         at_end = self.at == "end"
+        of_states = layer.output_gradient(trace.layer, d_states)
         if at_end:
             d_state = layer.spread_final(trace.layer, d_rows, d_state)
+        elif of_states is not None:
+            d_rows.view(layer.output_size)[...] += of_states.view(layer.output_size)
         grads = layer.backward_rows(
-            trace.layer, None if at_end else d_rows, d_state, flag(need_x, "need_x"), buffers, theta[:n]
+            trace.layer, of_states if at_end else d_rows, d_state, flag(need_x, "need_x"), buffers, theta[:n]
         )
-        if not all_finite(theta[n:]):
+        self._check_readout_gradient(theta[n:])
+        return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
+
+    def _of_readout(self, trace: NetworkTrace, theta: Array, n: int) -> Gradients:
+        """The gradient of the readout alone, from the ``n``-th number of ``theta`` on."""
+        theta[:n] = 0
+        self._check_readout_gradient(theta[n:])
+        none = np.zeros((len(self.layer.stack.layouts), 0, trace.layer.batch.B))
+        return Gradients(self.parameters.view(theta), theta, None, None, none)
+
+    def _check_readout_gradient(self, gradient: Array) -> None:
+        """Refuse a gradient that overflows."""
+        if not all_finite(gradient):
             raise NonFiniteError(
                 f"the gradient of the readout's parameters overflows in {self.dtype}; scale the loss down",
                 what="gradient", layer="readout",
             )  # fmt: skip
-        return Gradients(self.parameters.view(theta), theta, grads.x, grads.h0, grads.state_norms)
 
     def _inward(self, trace: NetworkTrace, d_output: Any) -> Array:
         """Checked ``dL/d output`` as rows (n, Q), 0 in the padding."""
@@ -308,14 +330,14 @@ class Network(Parameterised):
         x, h0
             As for the layer.
         y : array_like, optional
-            Targets of the last step (B, ...) or of every step. Without, a random direction of the output takes the
-            place of the loss: ``W_ho^T e`` for a linear readout, e normal.
+            Targets of the last step (B, ...) or of every step. Without them, a random direction of the output replaces
+            the loss: ``W_ho^T e`` for a linear readout, with normal e.
         loss : {"mse", "cross_entropy"} or object with ``value_and_gradient``
             The loss; see :func:`elman.fit`.
         rng : None, int or numpy.random.Generator
             Source of the random direction.
         lin : LayerLinearization, optional
-            What :meth:`linearize` made of the same x and h0: saves a pass through the layer.
+            The result of :meth:`linearize` for the same x and h0, which saves a pass through the layer.
 
         Returns
         -------
@@ -329,6 +351,115 @@ class Network(Parameterised):
         self._check_parts()
         return last_state_start(self, x, y, loss, h0, rng, lin)
 
+    def predict(self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None) -> Any:
+        """The output alone; arguments, shapes and errors as for calling the network."""
+        return self(x, h0, lengths=lengths, reset=reset)[0]
+
+    def predict_proba(
+        self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None
+    ) -> Any:
+        """Probabilities: the softmax of the output over its channels, or the logistic function of a single channel.
+
+        For networks trained with ``"cross_entropy"``, and with ``"binary_cross_entropy"`` if there is one channel.
+        Arguments and errors as for calling the network.
+
+        Returns
+        -------
+        ndarray or list of ndarray
+            Of the shape of the output.
+        """
+        output = self.predict(x, h0, lengths=lengths, reset=reset)
+        function = softmax if self.readout.output_size > 1 else sigmoid
+        return [function(each) for each in output] if isinstance(output, list) else function(output)
+
+    def evaluate(
+        self, x: Any, y: Any, metrics: Any = ("mse",), *, h0: State | None = None, lengths: ArrayLike | None = None,
+        reset: Any = None, sample_weight: ArrayLike | None = None, missing: str = "refuse",
+    ) -> dict[str, float]:  # fmt: skip
+        """Metrics of the network on data, by name.
+
+        Parameters
+        ----------
+        x, h0, lengths, reset
+            As for calling the network.
+        y : array_like or list of array_like
+            Targets, as for :func:`elman.fit`: for every step, or for the last step of each sequence.
+        metrics : str, callable, or sequence of these, default ("mse",)
+            See :mod:`elman.metrics`.
+        sample_weight : array_like, shape (B,) or that of the targets' positions, optional
+            How much each sequence or each target counts, at least 0.
+        missing : {"refuse", "ignore"}
+            With ``"ignore"``, a target that is NaN does not count.
+
+        Returns
+        -------
+        dict of str to float
+            Each metric over all targets together.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            If something does not fit, or a metric is unknown.
+        NonFiniteError
+            As for calling the network.
+
+        Examples
+        --------
+        >>> import numpy as np, elman
+        >>> net = elman.Network(elman.RNN(2, 8, rng=0), elman.Readout(8, 2, rng=0))
+        >>> x = np.random.default_rng(0).standard_normal((10, 4, 2))
+        >>> sorted(net.evaluate(x, x, metrics=("rmse", "r2")))
+        ['r2', 'rmse']
+        """
+        return evaluated(self, x, y, metrics, h0, lengths, reset, sample_weight, missing)
+
+    def stepper(self, batch_size: int = 1, h0: State | None = None) -> NetworkStepper:
+        """Stream one step at a time with the present weights; arguments and errors as for :meth:`RNN.stepper`.
+
+        Returns
+        -------
+        NetworkStepper
+            To be called as ``y = stepper(x_t)``.
+        """
+        if self.at != "steps":
+            raise ArgumentError('a network that reads the end of a sequence cannot stream: build it with at="steps"')
+        self._check_parts()
+        return NetworkStepper(self.layer.stepper(batch_size, h0), self.readout, batch_size)
+
+    def generate(
+        self, prefix: Any, steps: int, *, temperature: float | None = None, rng: Any = None, h0: State | None = None
+    ) -> Array:
+        """Continue a sequence, using each output as the next input.
+
+        Parameters
+        ----------
+        prefix : array_like of float, shape of x; or of int, shape of x without its last axis
+            The start of the sequence, at least one step: a series, for which outputs are forecasts of the next step, or
+            tokens, which are encoded one-hot and drawn from the softmax of the output.
+        steps : int
+            Number of steps to add.
+        temperature : float, optional
+            For tokens: logits are divided by it before a token is drawn; 1 by default, 0 for the most likely token.
+        rng : None, int or numpy.random.Generator
+            For tokens: source of the draws.
+        h0 : ndarray or tuple of ndarray, optional
+            State before the prefix.
+
+        Returns
+        -------
+        ndarray
+            The continuation, with the axes of the prefix and ``steps`` steps.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            If the numbers of outputs and inputs differ, the network has no output at every step, or an argument does
+            not fit.
+        NonFiniteError
+            If a state overflows.
+        """
+        return generated(self, prefix, steps, temperature, rng, h0)
+
     def one_way(self) -> dict[str, OneWay]:
         """Every direction of every layer as a system of its own; see :meth:`RNN.one_way`."""
         self._check_parts()
@@ -340,8 +471,8 @@ class Network(Parameterised):
         """Log norms (T + 1, B) by lag of the gradient of the loss with respect to ``h`` of all directions together.
 
         Arguments as for :meth:`loss_start`; measured by :meth:`backward`, which refuses a gradient that overflows. With
-        ``at="steps"`` entry k belongs to the time ``T - k``; with ``at="end"``, where the loss reads the end of every
-        direction, to the state k steps of its own reading before that.
+        ``at="steps"``, entry k belongs to the time ``T - k``; with ``at="end"``, where the loss reads the end of every
+        direction, it belongs to the state k steps before that end, in the order of each direction's reading.
         """
         return measured_loss(self, x, y, loss, h0, rng)
 

@@ -1,4 +1,4 @@
-"""One direction of a bidirectional layer as a system of its own, in the order in which it reads."""
+"""One direction of a bidirectional layer as a separate system, in the order in which it reads."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Array = NDArray[Any]
 
 
 class OneWay:
-    """One direction of one layer, along the inputs that it is given where it stands.
+    """One direction of one layer, along the inputs that it receives within the model.
 
-    A direction carries its own state from one step of its reading to the next and hears nothing of the other, so it is
-    a chain like that of any layer. Sequences are given in the order in which it reads: for a backward direction the
-    last step in time comes first. Weights are the model's, as they are now. Above the first layer, what it reads is
-    made by both directions below from whole sequences; its own chain leaves their part out.
+    A direction carries its own state from one step of its reading to the next, independently of the other direction, so
+    it is a chain like that of any layer. Sequences are given in the order in which it reads: for a backward direction,
+    the last step in time comes first. The weights are the model's current ones. Above the first layer, its input comes
+    from both directions below, which read whole sequences; its own chain does not include their part.
 
     Parameters
     ----------
     model : Recurrent or Network
         The whole, bidirectional.
     index : int
-        Which direction, counted through all layers, forwards before backwards.
+        Number of the direction, counted through all layers, forward before backward.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class OneWay:
     name : str
         ``"l0"``, ``"l0_reverse"``, ``"l1"``, ...
     reverse, top : bool
-        Whether it reads backwards; whether the output is made of its states.
+        Whether it reads backwards; whether its states are part of the output.
     at : str or None
         Where the network reads the output, ``"steps"`` or ``"end"``; None for a bare layer.
     """
@@ -76,7 +76,7 @@ class OneWay:
         return self._recurrent.input_size
 
     def in_order(self, x: Any) -> Any:
-        """Sequences, or labels for every step, from time's order into that of reading, or back."""
+        """Convert sequences, or labels for every step, from the order of time to that of reading, or back."""
         if not self.reverse:
             return x
         return [np.flip(item, axis=0) for item in x] if is_list(x) else np.flip(x, axis=self._recurrent.time_axis)
@@ -115,11 +115,11 @@ class OneWay:
         return out
 
     def final_state(self, x: Any, h0: State | None = None) -> State:
-        """The state after the last step read; of a single layer, whose directions need not wait for each other."""
+        """The state after the last step read; only for a single layer, whose directions are independent."""
         return self._recurrent.final_state(self.in_order(x), h0)
 
     def paths(self, x: Any, h0: State | None = None) -> dict[str, LayerLinearization]:
-        """See :meth:`RNN.paths`; of this direction."""
+        """See :meth:`RNN.paths`; for this direction."""
         return cut_paths(self.linearize(x, h0), [self._own], self._recurrent.params)
 
     @property
@@ -128,5 +128,5 @@ class OneWay:
         return levers_of(self._own.layout, self._recurrent.params)
 
     def change(self, lever: str, amount: float) -> None:
-        """See :meth:`RNN.change`; of this direction alone."""
+        """See :meth:`RNN.change`; for this direction alone."""
         turn([self._own.layout], self._recurrent.params, lever, amount)

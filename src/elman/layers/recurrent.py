@@ -1,9 +1,9 @@
-"""A recurrent layer: parameters, the forward and backward pass, and its linearization. Knows no cell by name."""
+"""A recurrent layer of any cell: parameters, the forward and backward pass, and its linearization."""
 
 from __future__ import annotations
 
-from inspect import Parameter, Signature, signature
-from typing import Any, ClassVar, TypedDict
+from inspect import Signature
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -18,9 +18,7 @@ from .engine.batch import Batch
 from .engine.bptt import cached_steps
 from .engine.buffers import Buffers, Fresh
 from .engine.chain import Levers, cut_paths, levers_of, log_norms, turn
-from .engine.direction import Direction
 from .engine.kept import Kept
-from .engine.layout import Layout
 from .engine.linearize import LayerLinearization
 from .engine.noise import Noise, Regularizer, choose
 from .engine.prepared import Ready
@@ -28,6 +26,7 @@ from .engine.rows import Rows
 from .engine.stack import Stack
 from .engine.states import States
 from .one_way import OneWay
+from .options import call_of, spelled_out
 from .parameters import Parameterised, Parameters
 from .stepper import Stepper
 from .trace import Gradients, Trace, spacing
@@ -36,25 +35,8 @@ Array = NDArray[Any]
 FRESH = Fresh()
 
 
-class LayerOptions(TypedDict, total=False):
-    """The keywords that all recurrent layers take; their defaults are those of :class:`Recurrent`."""
-
-    bias: bool
-    batch_first: bool
-    dropout: float
-    bidirectional: bool
-    recurrent_dropout: float
-    zoneout: float | tuple[float, ...]
-    learn_initial_state: bool
-    dtype: DTypeLike
-    weight_ih_init: str | Initializer
-    weight_hh_init: str | Initializer
-    bias_init: str | Initializer
-    rng: Any
-
-
 class Recurrent(Parameterised):
-    """Common to all recurrent layers; built by the classes that users name, such as :class:`elman.RNN`.
+    """Base class of all recurrent layers; users build its subclasses, such as :class:`elman.RNN`.
 
     Parameters
     ----------
@@ -65,12 +47,14 @@ class Recurrent(Parameterised):
     proj_size : int
         Size of the output of a cell that projects; 0 for others.
     weight_ih_init, weight_hh_init, bias_init
-        Initialisers. W_hr of a cell that projects is drawn as W_ih.
+        Initialisers. W_hr of a cell that projects is drawn like W_ih.
     others
         As for :class:`elman.RNN`.
 
     Attributes
     ----------
+    cell, variant, proj_size
+        As given, or chosen by the class.
     input_size, hidden_size, num_layers : int
         Sizes D and H, and the number of layers.
     bidirectional, bias, batch_first, learn_initial_state : bool
@@ -94,6 +78,7 @@ class Recurrent(Parameterised):
     ) -> None:  # fmt: skip
         self.input_size = size(input_size, "input_size", least=0)
         self.hidden_size = size(hidden_size, "hidden_size")
+        self.cell, self.variant, self.proj_size = cell, variant, proj_size
         self.num_layers = size(num_layers, "num_layers")
         self.bias, self.batch_first = flag(bias, "bias"), flag(batch_first, "batch_first")
         self.bidirectional = flag(bidirectional, "bidirectional")
@@ -110,14 +95,10 @@ class Recurrent(Parameterised):
                 "dropout acts between layers: num_layers must be at least 2, got 1 (recurrent_dropout and zoneout act "
                 "within one)"
             )
-        layers, width, R = [], self.input_size, proj_size or self.hidden_size
-        ways = (("", False), ("_reverse", True))[: 1 + self.bidirectional]
-        for i in range(self.num_layers):
-            sizes = width, self.hidden_size, R, real_dtype(dtype)
-            layouts = [(Layout(cell, variant, *sizes, f"_l{i}{suffix}"), reverse) for suffix, reverse in ways]
-            layers.append([Direction(layout, self.zoneout, reverse) for layout, reverse in layouts])
-            width = len(ways) * R
-        self.stack = Stack(layers)
+        sizes = self.input_size, self.hidden_size, proj_size or self.hidden_size
+        self.stack = Stack.of(
+            cell, variant, *sizes, real_dtype(dtype), self.num_layers, self.bidirectional, self.zoneout
+        )  # fmt: skip
         self._kept = Kept[Ready]()
         first = self.stack.layouts[0]
         self.states = States(first, len(self.stack.layouts))
@@ -128,12 +109,11 @@ class Recurrent(Parameterised):
         fill(self.parameters, first.n_gates, weight_ih_init, weight_hh_init, bias_init, rng)
 
     def __init_subclass__(cls, **others: Any) -> None:
-        """Spell out the options of a layer: ``help`` and editors show each of them with its default."""
+        """Spell out the options of a layer, so that ``help`` and editors show each of them with its default."""
         super().__init_subclass__(**others)
-        own, shared = (list(signature(each.__init__).parameters.values())[1:] for each in (cls, Recurrent))
-        if own[-1].kind is Parameter.VAR_KEYWORD:
-            own[-1:] = [parameter for parameter in shared if parameter.name in LayerOptions.__annotations__]
-            cls.__signature__ = Signature(own)
+        spelled = spelled_out(cls, Recurrent)
+        if spelled is not None:
+            cls.__signature__ = spelled
 
     @property
     def output_size(self) -> int:
@@ -141,14 +121,8 @@ class Recurrent(Parameterised):
         return self.stack.width
 
     def __repr__(self) -> str:
-        """The call that makes such a layer, but for its initial weights; options at their defaults are left out."""
-        shown = [str(self.input_size), str(self.hidden_size)]
-        for name, parameter in list(signature(type(self)).parameters.items())[2:]:
-            value, default = getattr(self, name, parameter.default), parameter.default
-            default = (0.0,) * len(self.zoneout) if name == "zoneout" else default
-            if value != default:
-                shown.append(f"{name}={value.name if name == 'dtype' else value!r}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+        """The call that makes such a layer, except for its weights; options at their defaults are left out."""
+        return call_of(self)
 
     @property
     def batch_axis(self) -> int:
@@ -172,40 +146,40 @@ class Recurrent(Parameterised):
     def __call__(
         self, x: Any, h0: State | None = None, *, lengths: ArrayLike | None = None, reset: Any = None
     ) -> tuple[Any, Any]:
-        """Evaluate the layer, as PyTorch's. Nothing is random: dropout and the like act in :meth:`trace` alone.
+        """Evaluate the layer, as in PyTorch. Nothing is random: dropout and the like act only in :meth:`trace`.
 
         Parameters
         ----------
         x : array_like, shape (T, B, D), (B, T, D) with ``batch_first``, or (T, D); or list of array_like, each (T_i, D)
-            Input sequences; converted to the layer's dtype. T, B and lengths may be 0. A list holds one sequence an
-            item, whatever that is: arrays, tensors, data frames, nested lists of two levels.
+            Input sequences; converted to the layer's dtype. T, B and lengths may be 0. A list holds one sequence per
+            item, of any kind: arrays, tensors, data frames, nested lists of two levels.
         h0 : array_like, shape (num_layers * num_directions, B, H), or without B for one sequence
-            Initial state; zero, or the learned one, by default. For an LSTM the tuple (h0, c0).
+            Initial state; by default zero or the learned one. For an LSTM, the tuple (h0, c0).
         lengths : array_like of int, shape (B,), optional
             Valid steps of each sequence, in any order. What x holds beyond them is never read.
         reset : array_like of bool, shaped as x without its last axis, optional
-            True where a sequence starts anew before the step, from the zero or the learned state; for a backward
-            direction, at the end of each piece.
+            True where a sequence restarts before the step, from the zero or the learned state; a backward direction
+            restarts at the end of each piece.
 
         Returns
         -------
         output : ndarray, shape (T, B, directions * H), (B, T, .) with ``batch_first``, or (T, .); or list of ndarray
-            The state after each step of the last layer, forward direction first; 0 beyond a sequence's length.
+            The last layer's state after each step, forward direction first; 0 beyond a sequence's length.
         hn : ndarray, shape of h0
-            The state of every layer and direction after the last valid step, which for the backward direction is the
-            first step in time; no later call changes it.
+            The state of every layer and direction after the last valid step, which for a backward direction is the
+            first step in time; later calls do not change it.
 
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If an argument does not fit; before anything is computed.
+            If an argument does not fit; raised before anything is computed.
         NonFiniteError
             If a parameter is not finite, or a state overflows.
         """
         return self.evaluate(self.batch(x, lengths, reset), h0)
 
     def evaluate(self, batch: Batch, h0: State | None) -> tuple[Any, Any]:
-        """What calling the layer gives, for checked sequences."""
+        """The result of calling the layer, for checked sequences."""
         ready = self._kept.get(self.theta, self._pack)
         output, final = ready.run(self.parameters, batch, self._state(h0, batch), self.states)
         return batch.outward(output), final
@@ -219,26 +193,27 @@ class Recurrent(Parameterised):
         training: bool | None = None, rng: Any = None, checkpoint: bool | int = False, keep_output: bool = True,
         buffers: Buffers = FRESH,
     ) -> Trace:  # fmt: skip
-        """Run the layer and keep what :meth:`backward` needs.
+        """Run the layer and store what :meth:`backward` needs.
 
         Parameters
         ----------
         x, h0, lengths, reset
             As for calling the layer.
         training : bool, optional
-            Whether dropout, recurrent dropout and zoneout are drawn. Must be said for a layer that has one of them.
+            Whether dropout, recurrent dropout and zoneout are drawn. Required for a layer that has one of them.
         rng : None, int or numpy.random.Generator
-            Source of what is drawn.
+            Source of the random draws.
         checkpoint : bool or int, default False
-            Keep, besides the output, only the state before every so many steps; the backward pass makes the others
-            again, window by window. The gradients are the same to the bit; memory for states and gates falls from T
-            steps to about ``T / checkpoint + checkpoint``, for one more forward pass (Chen et al., arXiv:1604.06174).
-            True takes the square root of T, or what the caches hold if more. The trace has no ``states`` and ``gates``.
+            Store, besides the output, only the state before every ``checkpoint``-th step; the backward pass computes
+            the others again, window by window. The gradients are the same to the bit; memory for states and gates
+            falls from T steps to about ``T / checkpoint + checkpoint``, at the cost of one more forward pass (Chen et
+            al., arXiv:1604.06174). True stands for the square root of T, or for what the caches hold if that is more.
+            The trace then has no ``states`` and ``gates``.
         keep_output : bool, default True
-            False, with a checkpoint, where only the final states count: then not even the output of every step of the
-            last layer is kept, ``trace.output`` is None, and so must be the ``d_output`` of :meth:`backward`.
+            False is allowed with a checkpoint, if only the final states matter: then the last layer's output is not
+            stored either, ``trace.output`` is None, and so must be the ``d_output`` of :meth:`backward`.
         buffers : Buffers, optional
-            Memory to use again: the trace is then overwritten by the next one made with the same buffers.
+            Memory to reuse: the trace is then overwritten by the next one made with the same buffers.
 
         Returns
         -------
@@ -247,8 +222,8 @@ class Recurrent(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for calling the layer; ArgumentError if ``training`` has to be said and was not, for a checkpoint below
-            1, or for an output that is not kept without a checkpoint.
+            As for calling the layer; ArgumentError if ``training`` is required and missing, for a checkpoint below 1,
+            or for ``keep_output=False`` without a checkpoint.
         """
         training = choose(self.regularizer, training, rng)
         batch = self.batch(x, lengths, reset)
@@ -287,15 +262,15 @@ class Recurrent(Parameterised):
         Parameters
         ----------
         trace : Trace
-            From :meth:`trace`, with the parameters unchanged since: their bits are compared.
+            From :meth:`trace`; the parameters must not have changed since then: their bits are compared.
         d_output : array_like or list of array_like, shape of ``trace.output``, optional
-            ``dL/d output``; zero by default. What it holds beyond a sequence's length is not read.
+            ``dL/d output``; zero by default. Entries beyond a sequence's length are not read.
         d_hn : array_like, shape of ``trace.hn``, optional
             ``dL/d hn``; zero by default.
         need_x : bool, default True
             Whether to compute ``dL/dx``.
         buffers : Buffers, optional
-            Memory to use again: the gradients are then overwritten by the next call with the same buffers.
+            Memory to reuse: the gradients are then overwritten by the next call with the same buffers.
 
         Returns
         -------
@@ -304,7 +279,7 @@ class Recurrent(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If d_output or d_hn does not fit, or the trace is of other weights or of a layer of other sizes.
+            If d_output or d_hn does not fit, or the trace was made with other weights or by a layer of other sizes.
         NonFiniteError
             If a gradient overflows.
         """
@@ -350,12 +325,12 @@ class Recurrent(Parameterised):
         return Gradients(views, theta, d_x, d_h0, done.norms[..., 0])
 
     def check_trace(self, trace: Trace) -> None:
-        """Refuse a trace of a layer of other sizes, beyond whose arrays compiled code would read, or of other weights.
+        """Refuse a trace with other weights, or of other sizes, beyond whose arrays compiled code would read.
 
         Raises
         ------
         ArgumentError, DTypeError
-            Naming both, or the parameter that differs; or if it is no trace of a layer.
+            With both layers, or the parameter that differs; or if it is not a trace of a layer.
         """
         if not isinstance(trace, Trace):
             raise DTypeError(f"trace must be what this layer's trace() returned, got {type(trace).__name__}")
@@ -366,13 +341,13 @@ class Recurrent(Parameterised):
     def weight_norms(self, trace: Trace, d_output: Any = None, d_hn: State | None = None) -> Array:
         """Measure how much each step adds to the gradient of the recurrent weights, with the kernels that train.
 
-        Their gradient is a sum over steps; how its terms fall with the distance from the loss says how far back it is
-        learned from. ``|dL/dh_t|`` beside it is ``backward(...).state_norms``.
+        Their gradient is a sum over steps; the decay of its terms with the distance from the loss shows how far back
+        steps still affect learning. For ``|dL/dh_t|`` see ``backward(...).state_norms``.
 
         Parameters
         ----------
         trace : Trace
-            Of sequences of one length, without restarts.
+            A trace of sequences of one length, without restarts.
         d_output, d_hn
             As for :meth:`backward`.
 
@@ -384,24 +359,24 @@ class Recurrent(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            As for :meth:`backward`; for sequences of several lengths, restarts, and drawn recurrent dropout.
+            As for :meth:`backward`; also for sequences of several lengths, restarts, and drawn recurrent dropout.
         """
         return weight_norms(self, trace, d_output, d_hn)
 
     def concatenated_weights(self, layer: int = 0, *, reverse: bool = False) -> Array:
-        """The one matrix that reads input and state side by side: ``[X, H] @ W = X W_xh + H W_hh``.
+        """The single matrix that acts on input and state side by side: ``[X, H] @ W = X W_xh + H W_hh``.
 
         Parameters
         ----------
         layer : int, default 0
             Which layer.
         reverse : bool, default False
-            Whether of its backward direction.
+            Whether to return that of the backward direction.
 
         Returns
         -------
         ndarray, shape (inputs + outputs of the layer, gates * hidden_size)
-            ``[W_xh; W_hh]`` in the textbook's layout, a sample a row; a copy.
+            ``[W_xh; W_hh]`` in the textbook's layout, one sample per row; a copy.
 
         Raises
         ------
@@ -412,19 +387,19 @@ class Recurrent(Parameterised):
 
     @property
     def recurrent_matrices(self) -> dict[str, Array]:
-        """Each gate's recurrent matrix (H, H) by name, such as ``"i_l0"``; W_hg W_hr of a cell that projects."""
+        """Each gate's recurrent matrix (H, H) by name, such as ``"i_l0"``; W_hg W_hr for a cell that projects."""
         return recurrent_matrices(self)
 
     def linearize(self, x: Any, h0: State | None = None) -> LayerLinearization:
-        """The tangent dynamics along the trajectories that ``x`` drives, with the weights as they are now.
+        """The tangent dynamics along the trajectories that ``x`` drives, with the present weights.
 
-        The state is that of all layers together, the first layer's first; for an LSTM (h, c) of each. Nothing is drawn
+        The state is that of all layers together, the first layer's first; for an LSTM, (h, c) of each. Nothing is drawn
         at random: zoneout enters by its mean.
 
         Parameters
         ----------
         x, h0
-            As for calling the layer; B sequences of one length become ``n_sequences``.
+            As for calling the layer; the B sequences must have one length, and B becomes ``n_sequences``.
 
         Returns
         -------
@@ -433,13 +408,13 @@ class Recurrent(Parameterised):
         Raises
         ------
         ShapeError, DTypeError, ArgumentError, NonFiniteError
-            As for calling the layer; ArgumentError for a bidirectional layer, which has no state that one step carries
-            to the next.
+            As for calling the layer; ArgumentError for a bidirectional layer, which has no single state that a step
+            carries to the next.
         """
         if self.bidirectional:
             raise ArgumentError(
                 "a bidirectional layer cannot be linearized: its directions run against each other, so that there is "
-                "no one state which a step carries to the next. layer.one_way() has each direction as a "
+                "no single state that a step carries to the next. layer.one_way() has each direction as a "
                 "system of its own, and elman.diagnose takes the layer as it is"
             )
         return LayerLinearization(self.stack.directions, self.params, self.one_length(x, h0).records)
@@ -454,15 +429,15 @@ class Recurrent(Parameterised):
         return {view.name: view for view in views}
 
     def final_state(self, x: Any, h0: State | None = None) -> State:
-        """The state after the last step, to go on from; nothing else is kept. Arguments as for calling the layer."""
+        """The state after the last step, to continue from; nothing else is stored. Arguments as for a call."""
         state: State = self(x, h0)[1]
         return state
 
     def paths(self, x: Any, h0: State | None = None) -> dict[str, LayerLinearization]:
-        """Linearizations along the same trajectories, from which one path of the gradient after the other is cut.
+        """Linearizations along the same trajectories, with the paths of the gradient removed one after the other.
 
-        Entry ``"all"`` has every path. The entry of a gate has no longer that gate's part of W_hh, nor what the entries
-        before it lack; ``"below"``, in a stack, lacks the connections between the layers too. Two neighbours differ by
+        Entry ``"all"`` has every path. The entry of a gate lacks that gate's part of W_hh and all that the entries
+        before it lack; ``"below"``, in a stack, also lacks the connections between the layers. Two neighbours differ by
         one path; the last entry is what states carry past all of them. Arguments and errors as for :meth:`linearize`.
         """
         return cut_paths(self.linearize(x, h0), self.stack.directions, self.params)
@@ -473,9 +448,9 @@ class Recurrent(Parameterised):
         return levers_of(self.stack.layouts[0], self.params)
 
     def change(self, lever: str, amount: float) -> None:
-        """Multiply W_hh of every layer by ``amount`` (``"recurrent"``), or add ``amount`` to a bias of each.
+        """Multiply W_hh of every layer by ``amount`` (``"recurrent"``), or add ``amount`` to a bias of each layer.
 
-        In place, for a trial on a copy. ArgumentError for what is not among :attr:`levers`.
+        This changes the layer in place; try it on a copy. ArgumentError for a lever that is not among :attr:`levers`.
         """
         turn(self.stack.layouts, self.params, lever, amount)
 
@@ -487,13 +462,13 @@ class Recurrent(Parameterised):
         x, h0
             As for calling the layer.
         start : array_like, shape (B, S)
-            Gradient of a loss with respect to the last state, that of all layers together.
+            Gradient of a loss with respect to the last state of all layers together.
 
         Returns
         -------
         ndarray, shape (T + 1, B)
-            Natural logarithm of ``|dL/ds_{T-k}|`` for lags k = 0 .. T; -inf where it is exactly 0, inf or NaN from
-            where it overflows: here an overflow is a result, not an error.
+            Natural logarithm of ``|dL/ds_{T-k}|`` for lags k = 0 .. T; -inf where it is exactly 0, inf or NaN from the
+            lag on at which it overflows: here an overflow is a result, not an error.
 
         Raises
         ------
@@ -506,24 +481,24 @@ class Recurrent(Parameterised):
         """A layer without a readout has no loss: None. See :meth:`elman.Network.loss_start`."""
 
     def stepper(self, batch_size: int = 1, h0: State | None = None) -> Stepper:
-        """Stream one step at a time with the weights as they are now.
+        """Stream one step at a time with the present weights.
 
         Parameters
         ----------
         batch_size : int, default 1
             Number B of sequences side by side.
         h0 : array_like, shape (num_layers, B, H), optional
-            Initial state; zero, or the learned one, by default.
+            Initial state; by default zero or the learned one.
 
         Returns
         -------
         Stepper
-            ``y = stepper(x_t)``; see there.
+            To be called as ``y = stepper(x_t)``.
 
         Raises
         ------
         ArgumentError
-            For a bidirectional layer, which needs the end of a sequence to begin.
+            For a bidirectional layer, which cannot begin without the end of a sequence.
         NonFiniteError
             If a parameter is not finite.
         """

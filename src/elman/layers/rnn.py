@@ -6,7 +6,8 @@ from typing import Unpack
 
 from ..cells import ELMAN
 from ..validation.scalars import choice
-from .recurrent import LayerOptions, Recurrent
+from .options import LayerOptions
+from .recurrent import Recurrent
 
 
 class RNN(Recurrent):
@@ -15,31 +16,32 @@ class RNN(Recurrent):
     Parameters
     ----------
     input_size : int
-        Numbers D in each step's input; 0 for an autonomous network.
+        Number D of inputs per step; 0 for an autonomous network.
     hidden_size : int
-        Units H.
+        Number H of units.
     num_layers : int, default 1
-        Layers one upon the other; each reads the output of the one below.
+        Number of stacked layers; each reads the output of the one below.
     nonlinearity : {"tanh", "relu", "sigmoid", "identity"}
         The function :math:`\phi`. The slope of relu at 0 is taken as 0.
     bias : bool, default True
         Whether the layer has ``bias_ih_l0`` and ``bias_hh_l0``.
     batch_first : bool, default False
-        Whether x and output have the axes (B, T, .) instead of (T, B, .). States are (layers * directions, B, .) in any
-        case.
+        Whether x and output have the axes (B, T, .) instead of (T, B, .). States always are
+        (layers * directions, B, .).
     dropout : float, default 0
-        Share of the numbers between layers that a training pass sets to 0; the others are divided by what is kept.
+        Fraction of the numbers between layers that a training pass sets to 0; the others are divided by the fraction
+        kept.
     bidirectional : bool, default False
         Whether each layer also reads its input backwards, with parameters of its own (suffix ``_reverse``).
     recurrent_dropout : float, default 0
-        Share of the units whose recurrent connections a training pass cuts: one draw for all steps and all sequences of
-        the pass, as columns of ``weight_hh`` (Gal and Ghahramani, NeurIPS 2016, arXiv:1512.05287; shared by the batch
-        as in Merity, Keskar, Socher, ICLR 2018, arXiv:1708.02182, so that the kernels run as fast as without).
+        Fraction of the units whose recurrent connections a training pass cuts: one draw of columns of ``weight_hh`` for
+        all steps and all sequences of the pass (Gal and Ghahramani, NeurIPS 2016, arXiv:1512.05287; shared by the batch
+        as in Merity, Keskar, Socher, ICLR 2018, arXiv:1708.02182, so that the kernels run as fast as without it).
     zoneout : float or tuple of float, default 0
-        Share of each state that a training pass keeps from the step before, drawn for each unit and step (Krueger et
-        al., ICLR 2017, arXiv:1606.01305); an evaluation takes the mean. A tuple has one number per state.
+        Fraction of each state that a training pass keeps from the step before, drawn for each unit and step (Krueger et
+        al., ICLR 2017, arXiv:1606.01305); an evaluation uses the mean. A tuple has one number per state.
     learn_initial_state : bool, default False
-        Whether the state that a sequence starts from, where none is given, is learned: parameters ``h0_l0`` (H,), ...
+        Whether the initial state, where none is given, is learned: parameters ``h0_l0`` (H,), ...
     dtype : {"float64", "float32"}
         Type of parameters, states and gradients; inputs are converted to it.
     weight_ih_init, weight_hh_init, bias_init : str or callable
@@ -57,7 +59,7 @@ class RNN(Recurrent):
     Raises
     ------
     DTypeError, ArgumentError
-        For sizes, names or types outside what is listed.
+        For sizes, names or types other than those listed.
 
     References
     ----------

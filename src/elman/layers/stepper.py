@@ -13,6 +13,7 @@ from ..errors import NonFiniteError, ShapeError
 from ..validation.arrays import finite_floats, plain
 from .engine.buffers import Fresh, aligned
 from .engine.direction import Direction
+from .engine.layout import state_overflow
 from .engine.rows import Rows
 from .engine.schedule import dense
 from .engine.states import States
@@ -25,12 +26,12 @@ Array = NDArray[Any]
 class Stepper(Fixed):
     """A layer run step by step: the same bits as one call over the whole sequence.
 
-    It takes a snapshot of the weights; make a new one after changing them. Not for use from several threads at once.
+    It uses a snapshot of the weights; make a new stepper after changing them. Do not use one from several threads.
 
     Attributes
     ----------
     state : ndarray, shape (num_layers, B, H), or a tuple of such
-        The present state, a copy: h, or (h, c).
+        A copy of the present state: h, or (h, c).
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Stepper(Fixed):
         self._levels = [_Level(d, params, B, None if state is None else state[i]) for i, d in enumerate(directions)]
 
     def __copy__(self) -> Stepper:
-        """As a deep copy: two steppers that wrote into the same memory would disturb each other."""
+        """Make a deep copy: two steppers that wrote to the same memory would disturb each other."""
         return deepcopy(self)
 
     def __repr__(self) -> str:
@@ -61,15 +62,15 @@ class Stepper(Fixed):
         Returns
         -------
         ndarray, shape (B, H), or (H,)
-            This step's output, in memory that the step after the next one writes again: copy it to keep it.
+            This step's output, in memory that the step after the next one overwrites: copy it to keep it.
 
         Raises
         ------
         ShapeError, DTypeError
             For another shape, or numbers that are not real floating-point ones.
         NonFiniteError
-            If the new state is not finite, as it is after a NaN in x_t; the state stays as it was. Its ``step`` counts
-            the steps of this stepper from 0, its ``sample`` the rows of x_t.
+            If the new state is not finite, as after a NaN in x_t; the state is then not changed. The error's ``step``
+            counts the steps of this stepper from 0, its ``sample`` the rows of x_t.
         """
         count, first = self._count, self._levels[0]
         if type(x_t) is not np.ndarray or x_t.dtype != first.layout.dtype:
@@ -81,17 +82,17 @@ class Stepper(Fixed):
         for level in self._levels:
             level.x[slot] = x_t
             x_t = level.advance(slot, count)
-        self.__dict__["_count"] = count + 1  # at once: this is a good part of a step of a small layer
+        self.__dict__["_count"] = count + 1  # directly: __setattr__ would take a good part of a small layer's step
         return x_t[0] if single else x_t
 
     def _converted(self, x_t: ArrayLike) -> Array:
-        """An input that is not an array of the layer's dtype already."""
+        """Convert an input that is not yet an array of the layer's dtype."""
         dtype = self._directions[0].layout.dtype
         given = plain(x_t, "x_t")
         if given.dtype.kind != "f":
-            given = finite_floats(given, "x_t", dtype)  # says what is wrong
+            given = finite_floats(given, "x_t", dtype)  # raises an error that says what is wrong
         if given.dtype.itemsize > dtype.itemsize:
-            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused by the state
+            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and found in the new state
                 given = given.astype(dtype)
         return given
 
@@ -103,7 +104,7 @@ class Stepper(Fixed):
 
 
 class _Level:
-    """One layer of a stepper: two slots of everything, so that what a step returns outlives the next one."""
+    """One layer of a stepper, with two slots of everything, so that a step's result outlives the next step."""
 
     def __init__(self, d: Direction, params: Mapping[str, Array], B: int, state: Array | None) -> None:
         layout = d.layout
@@ -119,7 +120,7 @@ class _Level:
         self._view()
 
     def _view(self) -> None:
-        """Look at the flat arrays by slots, and lay out what the kernel is given in each."""
+        """Make views of the flat arrays by slots, and prepare the kernel's arguments for each slot."""
         layout, B, record = self.layout, self.B, self.record
         self.x, self.out = record.x.flat.reshape(2, B, layout.D), self.flat.reshape(2, B, layout.R)
         self.shape, self.alone = (B, layout.D), (layout.D,) if B == 1 else None
@@ -141,7 +142,7 @@ class _Level:
         self._view()
 
     def advance(self, slot: int, count: int) -> Array:
-        """Read slot's input and state, write the other slot's state and slot's output; ``count`` steps came before."""
+        """Read the slot's input and state, write its output and the other slot's state, after ``count`` steps."""
         if self.forward(*self.arguments[slot]) >= 0:
             raise self._failure(slot, count)
         out: Array = self.out[slot]
@@ -149,14 +150,12 @@ class _Level:
         return out
 
     def _failure(self, slot: int, count: int) -> NonFiniteError:
-        """What to raise when step ``count`` made a state that is not finite."""
+        """The error to raise when step ``count`` gave a state that is not finite."""
         layout, new = self.layout, self.state(1 - slot)
         sample, i = (int(index) for index in np.argwhere(~np.isfinite(new).all(axis=2))[0])
-        return NonFiniteError(
-            f"{layout.label}: the state {layout.cell.states[i]} must stay finite, but stopped being so at step {count} "
-            f"of sample {sample}; that step's input or the weights are too large or NaN. The state is as before the "
-            "step",
-            what="state", layer=layout.label, gate=layout.cell.states[i], step=count, sample=sample,
+        return state_overflow(
+            layout, i, count, sample,
+            "that step's input or the weights are too large or NaN. The state is as before the step",
         )  # fmt: skip
 
     def state(self, slot: int) -> Array:

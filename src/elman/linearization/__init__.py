@@ -5,8 +5,9 @@ rows are outputs. A layer of elman provides its own :class:`Linearization`; :cla
 of any network as arrays, :class:`StepLinearization` takes a step function with its derivative.
 """
 
-from .protocol import Array, ElementwiseFactors, Linearization
+from .protocol import Array as Array
+from .protocol import ElementwiseFactors, Linearization
 from .stack import JacobianStack
 from .step import StepLinearization
 
-__all__ = ["Array", "ElementwiseFactors", "JacobianStack", "Linearization", "StepLinearization"]
+__all__ = ["ElementwiseFactors", "JacobianStack", "Linearization", "StepLinearization"]

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, ShapeError
+from ..norms import row_norms
 from ..validation.arrays import real_numbers
 from ..validation.sequences import holds
-from .norms import row_norms
 from .protocol import Array, Linearization
 
 

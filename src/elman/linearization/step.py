@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..norms import row_norms
 from ..validation.arrays import plain, real_numbers
 from ..validation.scalars import size
-from .norms import row_norms
 from .protocol import Array, Linearization
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _LEVEL = math.log10(HORIZON)
 # A horizon within twice the length of the sequences is drawn where it is; of one farther off, only the direction is.
 _FARTHEST, _DIRECTION = 2.0, 1.3
-_X_LABEL = "lag (steps back from the end)"
-_Y_LABEL = "gradient norm relative to lag 0"
 
 
 @draws_results
@@ -86,9 +84,7 @@ def plot_diagnosis(diagnosis: Diagnosis, ax: Axes | None = None) -> Axes:
         bottom = min(bottom, _LEVEL)
         ax.axhline(_LEVEL, color=GREY, linestyle=(0, (1, 3)), linewidth=1, label="1e-3 left")
     mark_extinct(ax, curve.mean)
-    decade_axis(ax, bottom - 0.3, top + 0.3)
-    ax.set_xlabel(_X_LABEL)
-    ax.set_ylabel(_Y_LABEL)
+    _label_lags(ax, bottom, top)
     add_title(ax, *_title(curve))
     return ax
 
@@ -132,9 +128,7 @@ def plot_directions(diagnosis: BidirectionalDiagnosis, ax: Axes | None = None) -
     for y in (-limit, limit):
         ax.axhline(y, color=GREY, linestyle="--", linewidth=0.8)
     bottom, top = span(*shown)
-    decade_axis(ax, bottom - 0.3, top + 0.3)
-    ax.set_xlabel("lag (steps back from the end of a direction's reading)")
-    ax.set_ylabel(_Y_LABEL)
+    _label_lags(ax, bottom, top, "the end of a direction's reading")
     add_title(ax, f"{diagnosis.verdict}: {diagnosis.strongest} reaches farthest", "mean, 95 % bands")
     return ax
 
@@ -175,11 +169,16 @@ def plot_verification(verification: Verification, ax: Axes | None = None) -> Axe
             least, most = _compared(ax, comparison, color, style, marker, points)
             bottom, top = min(bottom, least), max(top, most)
     mark_extinct(ax, p.mean)
-    decade_axis(ax, bottom - 0.3, top + 0.3)
-    ax.set_xlabel(_X_LABEL)
-    ax.set_ylabel(_Y_LABEL)
+    _label_lags(ax, bottom, top)
     add_title(ax, *_verdicts(verification))
     return ax
+
+
+def _label_lags(ax: Axes, bottom: float, top: float, start: str = "the end") -> None:
+    """Axes of gradient norms by lag, in decades from ``bottom`` to ``top`` with some room."""
+    decade_axis(ax, bottom - 0.3, top + 0.3)
+    ax.set_xlabel(f"lag (steps back from {start})")
+    ax.set_ylabel("gradient norm relative to lag 0")
 
 
 def _compared(

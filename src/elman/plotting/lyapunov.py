@@ -43,8 +43,6 @@ def plot_lyapunov(result: LyapunovSpectrum, ax: Axes | None = None) -> Axes:
         If matplotlib is not installed.
     """
     ax = axes_for(ax, "plot_lyapunov")
-    from matplotlib.ticker import MaxNLocator
-
     index = np.arange(1, len(result.exponents) + 1)
     shown = [np.zeros(1)]
     ax.axhline(0, color=GREY, linestyle="--", linewidth=0.8)
@@ -65,10 +63,8 @@ def plot_lyapunov(result: LyapunovSpectrum, ax: Axes | None = None) -> Axes:
             lost, np.full(len(lost), 0.02), transform=ax.get_xaxis_transform(), linestyle="none", marker="v",
             color="black", markersize=4, label=r"$-\infty$: direction lost",
         )  # fmt: skip
-    ax.set_xlabel("index $i$ of the exponent")
     ax.set_ylabel(r"Lyapunov exponent $\lambda_i$ (nats per step)")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    ax.set_xlim(0.5, len(index) + 0.5)
+    _index_axis(ax, len(index))
     add_title(ax, f"sum {result.sum:.4g} nats/step, Kaplan-Yorke dimension {result.kaplan_yorke_dimension:.3g}")
     ends = np.concatenate([*shown, values - half, values + half])
     low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
@@ -104,8 +100,6 @@ def plot_finite_time(result: LyapunovSpectrum, length: int, ax: Axes | None = No
     """
     windows = result.finite_time(length)
     ax = axes_for(ax, "plot_finite_time")
-    from matplotlib.ticker import MaxNLocator
-
     index = np.arange(1, len(result.exponents) + 1)
     living = np.isfinite(windows).all(axis=0)
     low, middle, high = np.full((3, len(index)), np.nan)
@@ -117,15 +111,22 @@ def plot_finite_time(result: LyapunovSpectrum, length: int, ax: Axes | None = No
         index, middle, yerr=[middle - low, high - middle], color=BLUE, marker="o", markersize=4, linestyle="none",
         markerfacecolor="white", linewidth=0.8, capsize=2, label=f"{len(windows)} windows: median, 5-95 %",
     )  # fmt: skip
-    ax.set_xlabel("index $i$ of the exponent")
     ax.set_ylabel(rf"exponent $\lambda_i$ over {length} steps (nats per step)")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    ax.set_xlim(0.5, len(index) + 0.5)
+    _index_axis(ax, len(index))
     add_title(ax, f"finite-time exponents, {length} steps per window")
     ends = np.concatenate([[0.0], low[living], high[living]])
     margin = 0.06 * float(np.ptp(ends)) or 1.0
     legend_above(ax, float(ends.min()) - margin, float(ends.max()) + margin)
     return ax
+
+
+def _index_axis(ax: Axes, count: int) -> None:
+    """Whole numbers from 1 to ``count`` below the axes."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_xlabel("index $i$ of the exponent")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set_xlim(0.5, count + 0.5)
 
 
 def _finite(values: Array) -> Array:

@@ -62,10 +62,7 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
         ax.fill(boundary.real, boundary.imag, facecolor=BLUE, alpha=0.1, zorder=1)
         label = f"field of values, radius {spectrum.numerical_radius:.3g}"
         ax.plot(boundary.real, boundary.imag, color=BLUE, linestyle="--", linewidth=1, label=label)
-    z = spectrum.eigenvalues
-    label = rf"eigenvalues of $W_{{hh}}$, $|\lambda|_\max$ = {spectrum.radius:.3g}"
-    ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=5, markerfacecolor="none", color=BLUE, label=label)
-    _mark_marginal(ax, spectrum)
+    _add_eigenvalues(ax, spectrum, rf"eigenvalues of $W_{{hh}}$, $|\lambda|_\max$ = {spectrum.radius:.3g}")
     add_title(ax, f"H = {len(spectrum.W)}, departure from normality {spectrum.departure_from_normality:.3g}")
     _finish(ax)
     return ax
@@ -94,18 +91,18 @@ def plot_partial_spectrum(spectrum: PartialSpectrum, ax: Axes | None = None) -> 
     ax = axes_for(ax, "plot_partial_spectrum", (5.2, 5.6))
     circle = spectrum.norm * np.exp(1j * np.linspace(0, 2 * np.pi, 361))
     ax.plot(circle.real, circle.imag, color=BLUE, linestyle="--", linewidth=1, label=f"norm {spectrum.norm:.4g}")
-    z = spectrum.eigenvalues
-    label = rf"{len(z)} of {spectrum.size} eigenvalues, $|\lambda|_\max$ = {spectrum.radius:.4g}"
-    ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=5, markerfacecolor="none", color=BLUE, label=label)
-    _mark_marginal(ax, spectrum)
+    found = f"{len(spectrum.eigenvalues)} of {spectrum.size} eigenvalues"
+    _add_eigenvalues(ax, spectrum, rf"{found}, $|\lambda|_\max$ = {spectrum.radius:.4g}")
     add_title(ax, f"H = {spectrum.size}, radius {spectrum.radius_estimate}")
     _finish(ax)
     return ax
 
 
-def _mark_marginal(ax: Axes, spectrum: Spectrum | PartialSpectrum) -> None:
-    """Draw diamonds around the eigenvalues that lie on the unit circle within rounding, if there are any."""
-    z = spectrum.eigenvalues[spectrum.marginal]
+def _add_eigenvalues(ax: Axes, spectrum: Spectrum | PartialSpectrum, label: str) -> None:
+    """Draw circles, with diamonds around those that lie on the unit circle within rounding, if there are any."""
+    z = spectrum.eigenvalues
+    ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=5, markerfacecolor="none", color=BLUE, label=label)
+    z = z[spectrum.marginal]
     if len(z):
         label = f"{len(z)} marginal: modulus 1 within rounding"
         ax.plot(z.real, z.imag, "D", markersize=8, markerfacecolor="none", color=GREEN, label=label)

@@ -23,27 +23,31 @@ _FORECAST_STYLES = ((BLUE, "--", "s"), (ORANGE, "-.", "^"), ("#009E73", ":", "D"
 
 @draws_results
 def plot_history(history: History, ax: Axes | None = None) -> Axes:
-    """Draw the losses by epoch, and behind them the gradient norm of each update on a second axis.
+    """Draw losses by epoch, behind them the gradient norm of each update, and below them metrics and learning rate.
 
     Parameters
     ----------
     history : History
         From :func:`elman.fit`. If training ended within an epoch, the updates are spread evenly up to that epoch.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
+        Where to draw losses and gradient norms alone; a new figure by default, with further axes below for each metric
+        and for a learning rate that changed.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Those of the losses; their twin, with the gradient norm, is the last axes of the figure.
+        Those of the losses. Their twin, with the gradient norm, is the last axes of the figure.
 
     Raises
     ------
     MissingExtraError
         If matplotlib is not installed.
     """
-    ax = axes_for(ax, "plot_history")
+    panels = _panels(history) if ax is None else {}
+    ax = axes_for(ax, "plot_history", (6.4, 4.4 + 1.6 * len(panels)))
     from matplotlib.ticker import MaxNLocator
+
+    lowest = _draw_panels(ax, panels, history.epochs)
 
     epochs = np.arange(1, history.epochs + 1)
     for losses, label, color, style, marker in (
@@ -56,11 +60,46 @@ def plot_history(history: History, ax: Axes | None = None) -> Axes:
                 markerfacecolor="white", markevery=some(len(losses)), label=label,
             )  # fmt: skip
     _log_if_positive(ax, [*history.loss, *history.validation_loss])
-    ax.set_xlabel("epochs completed")
+    lowest.set_xlabel("epochs completed")
     ax.set_ylabel("loss (mean over targets)")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     _gradient_norms(ax, history)
     return ax
+
+
+def _panels(history: History) -> dict[str, dict[str, list[float]]]:
+    """What is drawn below the losses: label of the axis, and its curves by name, those of held-out data beside."""
+    panels: dict[str, dict[str, list[float]]] = {}
+    for name, values in history.metrics.items():
+        if values:
+            panels.setdefault(name.removeprefix("validation_"), {})[name] = values
+    if len(set(history.lr)) > 1:
+        panels["learning rate"] = {"lr": history.lr}
+    return panels
+
+
+def _draw_panels(ax: Axes, panels: dict[str, dict[str, list[float]]], epochs: int) -> Axes:
+    """Axes below that of the losses, over the same epochs; the lowest of them all."""
+    if not panels:
+        return ax
+    grid = ax.figure.add_gridspec(len(panels) + 1, height_ratios=[2.5, *[1.0] * len(panels)])
+    ax.set_subplotspec(grid[0])
+    lowest = ax
+    for row, (label, curves) in enumerate(panels.items(), start=1):
+        lowest = ax.figure.add_subplot(grid[row], sharex=ax)
+        for name, values in curves.items():
+            held_out = name.startswith("validation_")
+            # a record that began later ends with the others
+            lowest.plot(
+                np.arange(epochs - len(values), epochs) + 1, values, color=ORANGE if held_out else BLUE,
+                linestyle="--" if held_out else "-", marker="s" if held_out else "o", markersize=4,
+                markerfacecolor="white", markevery=some(len(values)), label=name.replace("_", " "),
+            )  # fmt: skip
+        lowest.set_ylabel(label)
+        if len(curves) > 1:
+            legend_above(lowest, *lowest.get_ylim())
+    _log_if_positive(lowest, panels.get("learning rate", {}).get("lr", []))
+    return lowest
 
 
 def plot_forecast(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,23 @@ class Update:
     epoch_ended : bool
         Whether this was the last update of its epoch. Then the epoch's loss and validation loss are the last entries of
         ``history.loss`` and ``history.validation_loss``.
+    metrics : dict of str to float
+        Metrics of the epoch that has ended; empty before its end.
+    rng : numpy.random.Generator or None
+        Source of the order of the samples and of dropout: its state at the end of an epoch is all the randomness that
+        a resumed training needs.
+    trainer_state : callable
+        At the end of an epoch it returns a dict of plain values and arrays, from which, with network, optimizer,
+        history and rng, ``fit(..., resume=)`` goes on: see :class:`ModelCheckpoint`.
+    weight : ndarray or None
+        Weight of each target in ``y``.
+    penalty : float
+        Sum of the penalties of the regularisers; not in ``loss``.
+
+    Notes
+    -----
+    With ``accumulate``, ``x``, ``y``, ``weight``, ``options``, ``state`` and ``samples`` are those of the last of the
+    batches; loss, norm and gradient are of all.
     """
 
     epoch: int
@@ -67,7 +84,24 @@ class Update:
     samples: NDArray[np.intp]
     history: History
     epoch_ended: bool
+    metrics: dict[str, float] = field(default_factory=dict)
+    rng: np.random.Generator | None = None
+    trainer_state: Callable[[], dict[str, Any]] = dict
+    weight: Array | None = None
+    penalty: float = 0.0
 
 
-#: Called after each update; training ends if it returns True.
+class TrainingInfo(NamedTuple):
+    """What a callback's ``begin`` is told: the epochs of the whole run, and the record that a resumed run continues."""
+
+    model: Model
+    optimizer: Optimizer
+    epochs: int
+    history: History
+
+
+#: Called after each update; training ends if it returns True. A callback with a method ``begin(info)`` or
+#: ``end(history, net)`` is also told that training begins or has ended, however it did; the state of one with
+#: ``state_dict()`` and ``load_state_dict(state)`` goes into a checkpoint. One with ``runs_last = True`` is told after
+#: all others.
 Callback = Callable[[Update], bool | None]

@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, DTypeError, NonFiniteError
 from ..kernels.squares import sum_of_squares
 from ..kernels.subnormal import flushed
+from ..norms import whole_norm
 from ..validation.scalars import real
 from ..validation.words import kind
 
 Array = NDArray[Any]
-
-# Below this sum, squares of single entries may have underflowed: 2**-53 of it is still a normal float64.
-_SMALLEST_SUM = 1e-290
 
 
 def global_norm(gradient: Array) -> float:
@@ -45,13 +43,7 @@ def global_norm(gradient: Array) -> float:
         If the gradient is not one array of float32 or float64.
     """
     _check(gradient)
-    total = sum_of_squares(gradient)
-    if _SMALLEST_SUM < total < math.inf:
-        return math.sqrt(total)
-    largest = float(np.max(np.abs(gradient), initial=0.0))
-    if largest == 0.0 or not math.isfinite(largest):
-        return largest
-    return largest * math.sqrt(sum_of_squares(np.divide(gradient, largest, dtype=np.float64)))
+    return whole_norm(gradient, sum_of_squares)
 
 
 def clip_by_global_norm(gradient: Array, max_norm: float) -> float:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib import import_module
 from statistics import median
 from typing import Any
 
+import numpy as np
+
+from ..errors import DTypeError, MissingExtraError, StateDictError
 from ..results import Drawn
+from ..validation.scalars import flag, real
+from ..validation.words import kind
+
+_RECORDS = ("loss", "validation_loss", "gradient_norm", "lr")
+"""Attributes that are lists of numbers."""
 
 
 @dataclass(repr=False)
@@ -29,6 +40,10 @@ class History(Drawn, picture="plot_history"):
         Whether Ctrl-C ended the training.
     stopped : bool
         Whether a callback ended it.
+    lr : list of float
+        Learning rate of the last update of each complete epoch.
+    metrics : dict of str to list of float
+        By name, the value after each complete epoch.
     """
 
     loss: list[float] = field(default_factory=list)
@@ -38,6 +53,8 @@ class History(Drawn, picture="plot_history"):
     seconds: float = field(default=0.0, compare=False)
     interrupted: bool = False
     stopped: bool = False
+    lr: list[float] = field(default_factory=list)
+    metrics: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def epochs(self) -> int:
@@ -65,6 +82,11 @@ class History(Drawn, picture="plot_history"):
                 lines.append(
                     f"  {name:<16} {losses[0]:.4g} -> {losses[-1]:.4g}, best {losses[best]:.4g} (epoch {best})"
                 )
+        for name, values in self.metrics.items():
+            if values:
+                lines.append(f"  {name:<16} {values[0]:.4g} -> {values[-1]:.4g}")
+        if self.lr and self.lr[0] != self.lr[-1]:
+            lines.append(f"  {'learning rate':<16} {self.lr[0]:.3g} -> {self.lr[-1]:.3g}")
         if self.gradient_norm:
             clip = "not clipped"
             if self.clip_norm is not None:
@@ -94,6 +116,8 @@ class History(Drawn, picture="plot_history"):
             "loss": list(self.loss),
             "validation_loss": list(self.validation_loss),
             "gradient_norm": list(self.gradient_norm),
+            "lr": list(self.lr),
+            "metrics": {name: list(values) for name, values in self.metrics.items()},
             "clip_norm": self.clip_norm,
             "seconds": self.seconds,
             "interrupted": self.interrupted,
@@ -102,3 +126,78 @@ class History(Drawn, picture="plot_history"):
             "updates": self.updates,
             "clipped_fraction": self.clipped_fraction,
         }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> History:
+        """Make a history again from what :meth:`to_dict` returned.
+
+        Parameters
+        ----------
+        record : mapping
+            Names of attributes and their values; copied. Attributes that are not in it are those of an empty history.
+
+        Raises
+        ------
+        DTypeError
+            If it is no mapping, or a value is of another kind.
+        StateDictError
+            If it holds a name that no history has.
+        """
+        if not isinstance(record, Mapping):
+            raise DTypeError(f"record must be a mapping, as to_dict() returns it, got {kind(record)}")
+        own = {each.name for each in fields(cls)}
+        unknown = set(record) - own - {"epochs", "updates", "clipped_fraction"}
+        if unknown:
+            raise StateDictError(f"record must be that of a History; it has the unknown names {sorted(unknown)}")
+        settings: dict[str, Any] = {name: _numbers(record[name], name) for name in _RECORDS if name in record}
+        metrics = record.get("metrics", {})
+        if not isinstance(metrics, Mapping):
+            raise DTypeError(f"metrics must be a mapping of names to lists of numbers, got {kind(metrics)}")
+        settings |= {name: flag(record[name], name) for name in ("interrupted", "stopped") if name in record}
+        clip_norm = record.get("clip_norm")
+        return cls(
+            **settings,
+            metrics={str(name): _numbers(values, name) for name, values in metrics.items()},
+            clip_norm=None if clip_norm is None else real(clip_norm, "clip_norm"),
+            seconds=real(record.get("seconds", 0.0), "seconds"),
+        )
+
+    def by_epoch(self) -> dict[str, list[float]]:
+        """What was recorded after each epoch: loss, validation loss, learning rate, metrics; what was not is left out.
+
+        Returns
+        -------
+        dict of str to list of float
+            Of ``epochs`` numbers each, or fewer: the last ones, if a record began later.
+        """
+        columns = {"loss": self.loss, "validation_loss": self.validation_loss, "lr": self.lr, **self.metrics}
+        return {name: list(values) for name, values in columns.items() if values}
+
+    def to_frame(self) -> Any:
+        """The record by epoch as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row an epoch, counted from 0; the columns of :meth:`by_epoch`, with NaN before a record began.
+
+        Raises
+        ------
+        MissingExtraError
+            If pandas is not installed.
+        """
+        try:
+            pandas: Any = import_module("pandas")
+        except ImportError as error:
+            raise MissingExtraError("pandas", "pandas", "History.to_frame") from error
+        columns = {name: [math.nan] * (self.epochs - len(v)) + v for name, v in self.by_epoch().items()}
+        return pandas.DataFrame(columns, index=pandas.RangeIndex(self.epochs, name="epoch"))
+
+
+def _numbers(values: Any, name: str) -> list[float]:
+    """A list of numbers."""
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if not isinstance(values, list | tuple):
+        raise DTypeError(f"{name} must be a list of numbers, got {kind(values)}")
+    return [real(value, f"{name}[{i}]") for i, value in enumerate(values)]

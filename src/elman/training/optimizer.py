@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple
 
@@ -143,13 +143,16 @@ class Optimizer(Fixed, ABC):
             raise NonFiniteError("the gradient is not finite; parameters and optimizer are as before", what="gradient")
         self.apply(theta, gradient)
 
-    def apply(self, theta: Array, gradient: Array) -> None:
+    def apply(self, theta: Array, gradient: Array, frozen: Sequence[slice] = ()) -> None:
         """:meth:`step` without a look at the gradient, for a caller who has just computed its norm.
 
         Parameters
         ----------
         theta, gradient : ndarray, shape (P,)
             As for :meth:`step`; the gradient must be finite.
+        frozen : sequence of slice
+            Parts of theta that stay as they are to the bit, whatever momentum or weight decay would make of them; their
+            state stays too.
 
         Raises
         ------
@@ -169,6 +172,9 @@ class Optimizer(Fixed, ABC):
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
                 flush(self._compute, theta, gradient, states[n % 2], states[1 - n % 2], new)
+            for part in frozen:
+                for after, before in zip((*states[1 - n % 2], new), (*states[n % 2], theta), strict=True):
+                    after[part] = before[part]
         except FloatingPointError as error:
             raise NonFiniteError(
                 f"the update of the parameters is not finite ({error}), with gradient entries up to "

@@ -1,7 +1,7 @@
-"""Checks of arguments, and the words for what is wrong with them. Compiled code checks nothing and relies on them.
+"""Checks of arguments, and the messages about what is wrong. Compiled code checks nothing and relies on these checks.
 
-Each message names the argument, says what it must be and what it was, and gives the likely cure. The same mistake is
-the same class of error everywhere:
+Each message names the argument, says what it must be and what it was, and gives the likely remedy. The same mistake
+raises the same class of error everywhere:
 
 =================================================================================== =================================
 what was given                                                                      raises

@@ -1,4 +1,4 @@
-"""Checks of arrays: what holds numbers, of which kind and shape, and whether they are finite."""
+"""Checks of arrays: whether they hold numbers, of which kind and shape, and whether these are finite."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .words import kind, package
 Array = NDArray[Any]
 
 NUMBERS = "fiubc"
-"""Kinds of dtypes that hold numbers; which of them an argument takes is for others to say."""
+"""Kinds of dtypes that hold numbers; which of them an argument may have is decided elsewhere."""
 
 
 def plain(value: ArrayLike, name: str) -> Array:
-    """An array of what was given, without a copy where it is one.
+    """What was given as an array, without a copy if it is one already.
 
     Raises
     ------
     DTypeError
-        For a masked array, whose mask would be lost, and what has no numbers to give, such as None, a generator, an
-        array of objects or a tensor on a GPU.
+        For a masked array, whose mask would be lost, and for anything without accessible numbers, such as None, a
+        generator, an array of objects or a tensor on a GPU.
     ShapeError
         For a list of rows of unequal length.
     """
@@ -47,12 +47,12 @@ def _masked(value: Any) -> bool:
 
 
 def _read(value: Any, name: str) -> NDArray[Any]:
-    """What was given as an array of numbers, without a copy where it is one.
+    """What was given as an array of numbers, without a copy if it is one already.
 
     Raises
     ------
     DTypeError
-        For what holds no numbers, or numbers that NumPy does not know.
+        For what holds no numbers, or numbers of a type that NumPy does not have.
     ShapeError
         For a list of rows of unequal length.
     """
@@ -76,7 +76,7 @@ def _read(value: Any, name: str) -> NDArray[Any]:
         raise DTypeError(
             f"{name} must be an array of numbers, and NumPy cannot read it as one: it is a tensor whose gradients its "
             "framework follows. Give "
-            f"{name}.detach(); for weights, module.state_dict() in the place of dict(module.named_parameters())"
+            f"{name}.detach(); for weights, module.state_dict() instead of dict(module.named_parameters())"
         )
     try:
         given = np.asarray(value)
@@ -84,14 +84,14 @@ def _read(value: Any, name: str) -> NDArray[Any]:
         raise ShapeError(f"{must}, all rows of one length: {error}") from error
     except (TypeError, RuntimeError) as error:
         raise DTypeError(f"{must}, and NumPy cannot read it as one: {error}") from error
-    # words in rows have a shape to speak of first
+    # for strings in rows, errors about the shape come first
     if given.dtype.kind in NUMBERS or not given.size or (given.dtype.kind in "SU" and given.ndim):
         return given
     raise DTypeError(f"{must}, got {_objects(value, given, name)}")
 
 
 def _objects(value: Any, given: NDArray[Any], name: str) -> str:
-    """What an array without numbers is, and what to do."""
+    """A description of an array without numbers, and what to do."""
     if given.dtype.kind != "O":
         return f"{kind(value)}: convert it, {name}.astype(float)" if given.ndim else kind(value)
     if not given.ndim:
@@ -109,7 +109,8 @@ def real_numbers(value: ArrayLike, name: str) -> Array:
     Raises
     ------
     DTypeError
-        For complex numbers, whose imaginary part would be lost, strings, though they may spell numbers, and objects.
+        For complex numbers, whose imaginary part would be lost, for strings, even if they spell numbers, and for
+        objects.
     ShapeError
         As :func:`plain`.
     """
@@ -121,7 +122,7 @@ def real_numbers(value: ArrayLike, name: str) -> Array:
 
 
 def in_place(value: Array, name: str) -> Array:
-    """What is read or written where it lies, without any conversion: an array of float32 or float64.
+    """An array of float32 or float64, which is read or written in place, without any conversion.
 
     Raises
     ------
@@ -135,10 +136,10 @@ def in_place(value: Array, name: str) -> Array:
 
 
 def floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
-    """A C-contiguous, aligned, writable array of ``dtype``, a copy only where the argument is not one already.
+    """A C-contiguous, aligned, writable array of ``dtype``, copied only if the argument is not one already.
 
-    The layer's dtype decides: float16, float32 and float64 of any byte order are converted to it. Integers are refused,
-    since in a sequence they are nearly always the numbers of words or classes.
+    float16, float32 and float64 of any byte order are converted to the layer's dtype. Integers are refused, since in a
+    sequence they are nearly always the numbers of words or classes.
 
     Raises
     ------
@@ -159,12 +160,12 @@ def floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
 
 
 def finite_floats(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
-    """As :func:`floating`, all numbers finite.
+    """As :func:`floating`, with all numbers finite.
 
     Raises
     ------
     DTypeError
-        As there.
+        As for :func:`floating`.
     ArgumentError
         If a number is not finite after the conversion.
     """
@@ -179,7 +180,7 @@ def finite_numbers(value: ArrayLike, name: str) -> Array:
     Raises
     ------
     DTypeError, ShapeError
-        As :func:`real_numbers`.
+        As for :func:`real_numbers`.
     ArgumentError
         If one is NaN or infinite.
     """
@@ -192,7 +193,7 @@ SMALL = 8192  # numbers that NumPy multiplies on the calling thread
 
 
 def all_finite(array: Array) -> bool:
-    """Whether no number is NaN or infinite; of few numbers, a finite sum of squares says so at half the price."""
+    """Whether no number is NaN or infinite; for few numbers, a finite sum of squares shows this at half the cost."""
     return (array.size <= SMALL and math.isfinite(np.vdot(array, array))) or bool(np.isfinite(array).all())
 
 
@@ -202,14 +203,14 @@ def finite(
     valid: Array | None = None,
     place: Callable[[tuple[int, ...]], tuple[int, ...]] = tuple,
 ) -> None:
-    """Refuse NaN and infinity, naming the first.
+    """Refuse NaN and infinity; the message names the first.
 
     Parameters
     ----------
     valid : ndarray of bool, optional
-        For each entry of the leading axes, whether it counts; all by default.
+        For each entry of the leading axes, whether it counts; by default all do.
     place : callable, optional
-        Turns an index of ``array`` into the caller's.
+        Converts an index of ``array`` to the caller's.
 
     Raises
     ------
@@ -233,7 +234,7 @@ def finite(
 
 
 def matching(value: ArrayLike, name: str, shape: Sequence[int], axes: str, dtype: np.dtype[Any]) -> Array:
-    """An array of exactly one shape, converted as by :func:`finite_floats`.
+    """An array of exactly this shape, converted as by :func:`finite_floats`.
 
     Parameters
     ----------

@@ -17,8 +17,8 @@ def generator(rng: Any, name: str = "rng") -> np.random.Generator:
     Parameters
     ----------
     rng : None, int or numpy.random.Generator
-        None draws a seed from the system; an integer is one. What else :func:`numpy.random.default_rng` takes will do:
-        a sequence of integers, a seed sequence, a bit generator.
+        None draws a seed from the system; an integer is a seed. Anything else that :func:`numpy.random.default_rng`
+        takes is allowed: a sequence of integers, a seed sequence, a bit generator.
 
     Raises
     ------

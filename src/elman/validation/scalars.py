@@ -1,4 +1,4 @@
-"""Checks of arguments that are one value: a size, a number, a truth value, a name. One gate for each kind."""
+"""Checks of arguments that are single values: a size, a number, a truth value, a name. One function for each kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import ArgumentError, DTypeError
 
 
 def integer(value: Any, name: str) -> int:
-    """An integer, of Python or NumPy; a truth value is none.
+    """An integer, of Python or NumPy; a truth value is not one.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def size(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
 
 
 def real(value: Any, name: str) -> float:
-    """A real number, of Python or NumPy; perhaps NaN or infinite.
+    """A real number, of Python or NumPy; it may be NaN or infinite.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def number(value: Any, name: str) -> float:
 
 
 def positive(value: Any, name: str, unit: str = "") -> float:
-    """A finite real number above 0; ``unit`` says of what.
+    """A finite real number above 0; ``unit`` is its unit for the message.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def flag(value: Any, name: str) -> bool:
 
 
 def probability(value: Any, name: str) -> float:
-    """A number from 0 to below 1, such as a rate of dropout.
+    """A number of at least 0 and less than 1, such as a dropout rate.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def choice(value: Any, name: str, allowed: Iterable[str]) -> str:
     Raises
     ------
     DTypeError, ArgumentError
-        If it is no string, or none of them.
+        If it is not a string, or none of them.
     """
     allowed = tuple(allowed)
     if not isinstance(value, str) or value not in allowed:

@@ -1,7 +1,7 @@
-"""What is a list of sequences and what is one array: one rule for every place that takes sequences; their lengths.
+"""The distinction between a list of sequences and one array, the same wherever sequences are taken; their lengths.
 
-NumPy would stack equally long items along a new first axis. For sequences that axis means time or the batch, so the
-same items in a list and in an array must not be told apart by whether their lengths happen to agree.
+NumPy would stack equally long items along a new first axis. For sequences that axis means time or the batch, so whether
+items are taken as a list or as an array must not depend on whether their lengths happen to agree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def axes(value: Any) -> int:
-    """Number of axes that NumPy would find, without converting: of nested lists from their first items."""
+    """Number of axes that NumPy would find, without converting; for nested lists, from their first items."""
     shape = getattr(value, "shape", None)
     if shape is not None:
         return len(shape)
@@ -29,17 +29,17 @@ def axes(value: Any) -> int:
 
 
 def holds(value: Any, least: int) -> bool:
-    """Whether this is a sequence without a shape, such as a list, with an item of at least so many axes."""
+    """Whether this is a sequence without a shape, such as a list, with an item of at least ``least`` axes."""
     return _is_sequence(value) and any(axes(item) >= least for item in value)
 
 
 def is_list(value: Any) -> bool:
     """Whether this is a list of sequences, each an item of its own length, rather than one array.
 
-    It is if it is a list, a tuple or another sequence without a shape, and any item is a table: an array, a tensor or a
-    data frame, or a nested list of two levels or more. Lists of lists of numbers are one table. An array in a list
-    counts with a single axis too: then the list is refused, rather than taken for the rows of a table. An empty list
-    holds no sequences.
+    It is a list of sequences if it is a list, a tuple or another sequence without a shape, and any item is a table: an
+    array, a tensor, a data frame, or a nested list of two levels or more. A list of lists of numbers is a single table.
+    An array in a list counts even if it has a single axis: the list is then refused, rather than taken for the rows of
+    a table. An empty list holds no sequences.
     """
     if not _is_sequence(value):
         return False
@@ -47,7 +47,7 @@ def is_list(value: Any) -> bool:
 
 
 def _is_sequence(value: Any) -> bool:
-    """Whether NumPy would look at the items of this one by one."""
+    """Whether NumPy would look at the items of this value one by one."""
     if hasattr(value, "shape"):
         return False
     if isinstance(value, list | tuple):
@@ -59,12 +59,12 @@ def _is_sequence(value: Any) -> bool:
 
 
 def beside(items: list[NDArray[Any]], axis: int, name: str) -> NDArray[Any]:
-    """Sequences, or their targets, of one length as one array that counts them along ``axis``.
+    """Sequences of one length, or their targets, as one array that counts them along ``axis``.
 
     Raises
     ------
     ShapeError
-        If they do not all have one shape.
+        If they do not all have the same shape.
     """
     for i, item in enumerate(items):
         if item.shape != items[0].shape:
@@ -76,19 +76,19 @@ def beside(items: list[NDArray[Any]], axis: int, name: str) -> NDArray[Any]:
 
 
 def side_by_side(value: Any, name: str, axis: int, item_axes: int = 2) -> Array:
-    """One array of sequences along ``axis``, from that or a list of sequences of one length.
+    """One array of sequences along ``axis``, from such an array or from a list of sequences of one length.
 
     Parameters
     ----------
     item_axes : int
-        Axes that an item of such a list has at least.
+        Smallest number of axes of an item of such a list.
 
     Raises
     ------
     ShapeError
-        If sequences in a list have several shapes.
+        If sequences in a list have different shapes.
     DTypeError
-        For a masked array, whose hidden numbers would silently count.
+        For a masked array, whose masked numbers would silently count.
     """
     if holds(value, item_axes):
         return beside([plain(item, f"{name}[{i}]") for i, item in enumerate(value)], axis, name)
@@ -96,7 +96,7 @@ def side_by_side(value: Any, name: str, axis: int, item_axes: int = 2) -> Array:
 
 
 def sequences(x: ArrayLike, input_size: int, batch_first: bool, name: str = "x") -> tuple[Array, bool]:
-    """Bring sequences to time-major form.
+    """Convert sequences to time-major form.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def sequences(x: ArrayLike, input_size: int, batch_first: bool, name: str = "x")
     Returns
     -------
     x : ndarray, shape (T, B, D)
-        A view of what was given where that is an array.
+        A view of what was given, if that is an array.
     single : bool
         True for one sequence given without a batch axis.
 
@@ -146,13 +146,13 @@ def sequence_list(x: Sequence[ArrayLike], input_size: int, name: str = "x") -> t
     Raises
     ------
     ShapeError, DTypeError
-        Naming the first that does not fit.
+        With the first that does not fit.
     """
     arrays = [plain(item, f"{name}[{i}]") for i, item in enumerate(x)]
     for i, a in enumerate(arrays):
         if a.ndim != 2 or a.shape[1] != input_size:
             raise ShapeError(
-                f"a list {name} must hold one array (T_i, D) a sequence, rows of one length D = input_size = "
+                f"a list {name} must hold one array (T_i, D) per sequence, rows of one length D = input_size = "
                 f"{input_size}; {name}[{i}] has shape {a.shape}"
             )
         floating(a[:0], f"{name}[{i}]", np.dtype(np.float64))
@@ -165,12 +165,12 @@ def sequence_list(x: Sequence[ArrayLike], input_size: int, name: str = "x") -> t
 
 
 def checked_lengths(lengths: ArrayLike, T: int, B: int) -> NDArray[np.intp]:
-    """Valid steps of B sequences as an array (B,) of integers in 0 .. T; one number will do for one sequence.
+    """Valid steps of B sequences as an array (B,) of integers in 0 .. T; for one sequence, one number is enough.
 
     Raises
     ------
     DTypeError, ShapeError, ArgumentError
-        If they are not integers, not B of them, or one lies outside.
+        If they are not integers, not B of them, or one is out of range.
     """
     given = plain(lengths, "lengths")
     if given.size == 0:
@@ -182,7 +182,7 @@ def checked_lengths(lengths: ArrayLike, T: int, B: int) -> NDArray[np.intp]:
     if given.shape != (B,):
         raise ShapeError(f"lengths must have shape (B,) = ({B},), one for each sequence, got {given.shape}")
     steps: NDArray[np.intp] = given.astype(np.intp)
-    # a negative number is a large one without a sign
+    # a negative number is a large unsigned one
     if (steps.view(np.uintp) > T).any():
         bad = np.flatnonzero((given < 0) | (given > T))
         raise ArgumentError(
@@ -193,7 +193,7 @@ def checked_lengths(lengths: ArrayLike, T: int, B: int) -> NDArray[np.intp]:
 
 
 def reset_mask(reset: Any, shape: tuple[int, ...], axes: str = "") -> Array:
-    """Where sequences start anew, as one array of truth values of this shape, that of x without its last axis.
+    """Where sequences restart, as one array of truth values of this shape, that of x without its last axis.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def truths(mask: Any) -> Array:
 
 
 def _axis_cure(shape: tuple[int, ...], size: int) -> str:
-    """Where the features seem to be instead."""
+    """A hint if the features seem to be along another axis."""
     if size in shape[:-1]:
         axis = shape.index(size)
         return f"; axis {axis} has that length: move it to the end with np.moveaxis(x, {axis}, -1)"

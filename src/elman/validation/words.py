@@ -1,4 +1,4 @@
-"""What a caller gave, in words, for the end of a message."""
+"""Descriptions of what a caller gave, for the end of a message."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 FRAMEWORKS = ("torch", "keras", "tensorflow", "tf_keras", "flax", "onnx")
-"""Packages whose classes are called like ours."""
+"""Packages whose classes have the same names as ours."""
 
 
 def kind(value: Any) -> str:
-    """What something is, for the end of "..., got"."""
+    """A description of a value, to follow "..., got"."""
     name = type(value).__name__
     if value is None:
         return "None"
@@ -34,7 +34,7 @@ def kind(value: Any) -> str:
 
 
 def model_cure(value: Any) -> str:
-    """What to do with something that is no model of ours, for the end of a message; empty if nothing is known."""
+    """What to do with something that is not a model of ours, for the end of a message; empty if nothing is known."""
     if isinstance(value, type):
         return f": make one first, {value.__name__}(...)"
     root = package(value)
@@ -46,5 +46,5 @@ def model_cure(value: Any) -> str:
 
 
 def package(value: Any) -> str:
-    """The top-level package that defines the class of something."""
+    """The top-level package that defines the class of a value."""
     return type(value).__module__.partition(".")[0]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...linearization import Array, ElementwiseFactors
-from ...linearization.norms import safe_norm
+from ...norms import safe_norm
 from ...results import Result
 from ..gradient.intervals import interval_text, mean_interval
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...linearization import Array, Linearization
-from ...linearization.norms import safe_norm
+from ...norms import safe_norm
 from ...results import Result
 from ..gradient.intervals import interval_text, mean_interval
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...linearization import Array, ElementwiseFactors
-from ...linearization.norms import row_norms
+from ...norms import row_norms
 from ..gradient.curve import GrowthCurve
 from ..gradient.growth import backward_growth, unit_vectors
 from .sequences import ModelSequences

@@ -17,16 +17,19 @@ from numpy.typing import ArrayLike
 
 from ...errors import ArgumentError, NonFiniteError, ShapeError
 from ...linearization import Array, Linearization
-from ...linearization.norms import row_norms
+from ...norms import row_norms
 from ...states import mapped, parts
 from ...targets import positions, target_axes
 from ...validation.arrays import finite, finite_numbers, real_numbers
 from ...validation.sequences import side_by_side
 from ...validation.words import kind, model_cure
+from ...windows import spread
 from ..trajectories import trajectories
 from .chosen import Chosen
 
 MOST_RESERVED = 32
+MOST_WINDOWS = 256
+"""Windows of a series that are looked at, evenly spaced: more would mostly repeat each other's steps."""
 
 
 @runtime_checkable
@@ -269,6 +272,14 @@ def as_sequences(model: Any, x: Any, y: ArrayLike | None, h0: Any, loss: Any, st
     if x is None:
         raise ArgumentError("x must be one array of sequences, or a list of sequences of one length, got None")
     axis = model.batch_axis
+    few = spread(x, axis, MOST_WINDOWS)
+    if few is not None:
+        every = (slice(None),) * axis
+        if y is not None:
+            y = np.asarray(y)
+            y = y[(*every, few)] if y.shape[:2] == x.shape[:2] else y[few] if len(y) == x.shape[axis] else y
+        h0 = mapped(lambda h: np.asarray(h)[:, few] if np.shape(h)[1:2] == (x.shape[axis],) else h, h0)
+        x = np.asarray(x)[(*every, few)]
     array = real_numbers(side_by_side(x, "x", axis), "x")
     if array.ndim not in (2, 3):
         raise ShapeError(f"x must have three axes, sequences along axis {axis}; got shape {array.shape}")

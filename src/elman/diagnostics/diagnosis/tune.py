@@ -109,7 +109,7 @@ def search(
 
 def _next(points: list[tuple[float, float]], longest: float) -> float:
     """Where to look after two or more points (position, value)."""
-    latest_first = points[::-1]  # of two that miss by as much, the later is farther on the way
+    latest_first = points[::-1]  # of two that miss by the same amount, the later one is nearer
     (a, f), (b, g) = sorted(latest_first, key=lambda p: abs(p[1]))[1::-1]
     slope = (g - f) / (b - a) if math.isfinite(f) and math.isfinite(g) else math.nan
     sides = [[p for p, value in points if (value > 0) == positive] for positive in (True, False)]

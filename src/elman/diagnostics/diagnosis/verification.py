@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from ...errors import ArgumentError, NonFiniteError, ShapeError
 from ...linearization import Array
-from ...linearization.norms import safe_norm
+from ...norms import safe_norm, smallest_exact
 from ...results import Drawn, Result
 from ...validation.arrays import plain
 from ..gradient.curve import GrowthCurve
@@ -326,8 +326,7 @@ def compare(predicted: GrowthCurve, logs: Array, start: str, dtype: DTypeLike, l
 
 def _last_in_range(curve: GrowthCurve, dtype: DTypeLike) -> int:
     """Last lag up to which norms of single gradients, taken as roots of sums of squares, are exact in ``dtype``."""
-    info = np.finfo(dtype)
-    smallest, largest = 0.5 * math.log(float(info.tiny) / float(info.eps)), 0.5 * math.log(float(info.max))
+    smallest, largest = math.log(smallest_exact(dtype)), 0.5 * math.log(float(np.finfo(dtype).max))
     low = np.where(np.isfinite(curve.single_low), curve.single_low, curve.mean)
     high = np.where(np.isfinite(curve.single_high), curve.single_high, curve.mean)
     outside = (np.isfinite(low) & (low < smallest)) | (high > largest)

@@ -36,7 +36,7 @@ class FixedPoints(Drawn, picture="plot_fixed_points"):
     points : ndarray, shape (m, S)
         States, as the layer's linearization lays them out: h; for an LSTM (h, c); layer after layer in a stack.
     q : ndarray, shape (m,)
-        ``|F(s) - s|^2 / 2``, half the squared speed in state units a step.
+        ``|F(s) - s|^2 / 2``, half the squared speed, in state units per step.
     converged : ndarray of bool, shape (m,)
         True for a fixed point, whose speed is that of rounding; False for a slow point, a minimum of q above zero.
     counts : ndarray of int, shape (m,)

@@ -1,7 +1,7 @@
 """Statistics of growth curves: mean over sequences, t intervals, rate, horizon and verdict.
 
-Everything here starts from log norms of gradients by lag, one curve a sequence. Sequences are the independent sample;
-vectors pulled back along one sequence share its trajectory, so they are averaged before any interval is made.
+Everything here starts from log norms of gradients by lag, one curve for each sequence. Sequences are the independent
+sample; vectors pulled back along one sequence share its trajectory, so they are averaged before any interval is made.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...linearization import Array
+from ...results import Result
 from .growth import first_fitted_lag, mean_over_living
 from .horizon import Horizon, crossing
 from .intervals import DECISION_LEVEL, LEVEL, mean_interval, t_quantile
@@ -27,7 +28,7 @@ THRESHOLD = math.log(100)
 
 
 @dataclass(frozen=True, eq=False)
-class GrowthCurve:
+class GrowthCurve(Result):
     r"""Growth of gradients by lag over several sequences, with what can be concluded from it.
 
     With :math:`L_i(k)` the log norm of sequence ``i`` at lag ``k`` (mean over its vectors), mean :math:`m(k)` and
@@ -56,7 +57,8 @@ class GrowthCurve:
     def from_grid(cls, grid: Array, logs: Array, start: str, threshold: float) -> GrowthCurve:
         """A curve from log norms (len(grid), n, K) at a few lags: straight lines between them.
 
-        A gradient that is exactly zero at one lag of the grid and not at the one before is so from behind that one on.
+        A gradient that is exactly zero at one lag of the grid, and not at the lag before, counts as zero from just
+        after the latter.
         """
         T = int(grid[-1])
         before = np.minimum(np.searchsorted(grid, np.arange(T + 1), side="right") - 1, len(grid) - 2)

@@ -28,7 +28,7 @@ class GradientFlow(Drawn, picture="plot_gradient_flow"):
     Attributes
     ----------
     backward_curve, forward_curve : GrowthCurve
-        Both measurements with their statistics, one curve a sequence: the mean log norm of its living vectors.
+        Both measurements with their statistics, one curve for each sequence: the mean log norm of its living vectors.
     lags : ndarray, shape (T + 1,), int
         0 .. T.
     backward : ndarray, shape (T + 1, n)

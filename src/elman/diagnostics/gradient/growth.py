@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from ...errors import ArgumentError, NonFiniteError, ShapeError
 from ...linearization import Array, Linearization
-from ...linearization.norms import safe_norm
+from ...norms import safe_norm, smallest_exact
 from ...validation.arrays import real_numbers
 
 # Squares of norms fit into float64 for factors of 0.007 to 250 per step over 64 steps, into float32 for 0.2 to 6 over
@@ -27,7 +27,7 @@ Product = Callable[[Array, int, int, Array], Array]
 
 
 def first_fitted_lag(n_steps: int) -> int:
-    """Lag from which a rate is fitted: 10, after the influence of the start; 1 below 20 steps, 0 up to one step."""
+    """Lag from which a rate is fitted: 10, once the start is forgotten; 1 below 20 steps, 0 for a single step."""
     return _SETTLED if n_steps >= 2 * _SETTLED else min(1, max(n_steps - 1, 0))
 
 
@@ -154,10 +154,7 @@ def _unit(v: Array, norm: Array, dtype: np.dtype[Any]) -> Array:
 
 def _squares_fit(norms: Array, dtype: np.dtype[Any]) -> bool:
     """Whether norms computed as roots of sums of squares in this dtype are finite and not degraded by underflow."""
-    info = np.finfo(dtype)
-    # a component counts if its square is above eps times the sum; that square must still be a normal number
-    smallest = np.sqrt(float(info.tiny) / float(info.eps))
-    return bool(((norms > smallest) & np.isfinite(norms)).all())
+    return bool(((norms > smallest_exact(dtype)) & np.isfinite(norms)).all())
 
 
 def _require_finite(norms: Array, step: int) -> None:

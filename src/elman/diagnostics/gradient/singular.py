@@ -9,7 +9,7 @@ import scipy.linalg
 
 from ...errors import NonFiniteError
 from ...linearization import Array, Linearization
-from ...linearization.norms import safe_norm
+from ...norms import safe_norm
 
 # The smallest scale, relative to the largest, at which a column enters a pivoted decomposition: far below any rounding,
 # far above underflow. The rest of its scale is added to the logarithm afterwards.

@@ -14,6 +14,7 @@ from ...results import Drawn
 from ...validation.arrays import finite_numbers
 from ...validation.rng import generator
 from ...validation.scalars import size
+from ..matrices import computing_error
 from ..trajectories import trajectories
 from .frames import pushed_frames
 from .small_frames import small_growth
@@ -247,7 +248,7 @@ def lyapunov_spectrum(
         interval=longest,
         condition=condition,
         state_size=S,
-        rounding=10 * S * float(np.finfo(lin.dtype).eps) * condition,
+        rounding=computing_error(S, lin.dtype) * condition,
     )
 
 

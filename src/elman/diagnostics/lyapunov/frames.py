@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import ArgumentError, NonFiniteError
 from ...linearization import Array, Linearization
-from ...linearization.norms import safe_norm
+from ...norms import safe_norm
 
 # Windows are planned for this share of the strain allowed, which leaves room for more strain than in the last one.
 _CAUTION = 0.8

@@ -34,9 +34,10 @@ from .controllable import controllable_part, stored_rank
 _MOST_LAGS = 2**22
 # Energy of the second half of the response below which its aliases are lost in rounding.
 _ALIAS = 1e-26
-# Share of the total that the lags left out by default may hold.
-_NEGLIGIBLE = 1e-9
 _ROWS = 8  # of the printed table
+
+NEGLIGIBLE = 1e-9
+"""Share of the total that the lags left out by default may hold, of a capacity and of Fisher information."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +176,7 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     per_lag = _capacity(eigenvalues(reduced), wanted or 0)
     if wanted is None:
         left = np.cumsum(per_lag[::-1])[::-1]
-        wanted = max(1, int(np.count_nonzero(left > _NEGLIGIBLE * rank)))
+        wanted = max(1, int(np.count_nonzero(left > NEGLIGIBLE * rank)))
     per_lag = np.minimum(per_lag[:wanted], 1.0)
     # W is one of the networks within its own rounding
     rank_high = max(rank, stored_rank(matrix, vector))

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from ...linearization import Array
-from ..matrices import rounding_of
+from ..matrices import SEVERAL, rounding_of
 
 # Unreached modes, and equal ones, have overlap times gap near rounding; others are not examined further.
 _SUSPICIOUS = 1e-8
@@ -85,9 +85,9 @@ def _equal_modes(values: Array, left: Array, direction: Array, tolerance: float)
 
     Only a proposal: vectors of a defective eigenvalue are left out, those of a sensitive one are inaccurate.
     """
-    found, rest = [np.zeros((len(values), 0))], np.flatnonzero(values.imag >= -10 * tolerance)
+    found, rest = [np.zeros((len(values), 0))], np.flatnonzero(values.imag >= -SEVERAL * tolerance)
     while len(rest):
-        near = np.abs(values[rest] - values[rest[0]]) <= 10 * tolerance
+        near = np.abs(values[rest] - values[rest[0]]) <= SEVERAL * tolerance
         vectors, sizes, _ = scipy.linalg.svd(left[:, rest[near]], full_matrices=False)
         vectors = vectors[:, sizes > _INDEPENDENT]
         overlap = vectors.conj().T @ direction
@@ -109,10 +109,10 @@ def _real_span(vectors: Array) -> Array:
 
 
 def _invariant(basis: Array, W: Array, v: Array, tolerance: float) -> bool:
-    """Whether ``basis^T W`` lies in the span of ``basis^T`` and ``basis^T v`` is 0, both within a few tolerances."""
+    """Whether ``basis^T W`` lies in the span of ``basis^T`` and ``basis^T v`` is 0, both within several tolerances."""
     rows = basis.T @ W
     outside = np.linalg.norm(rows - (rows @ basis) @ basis.T)
-    return len(W) > basis.shape[1] and bool(max(outside, np.linalg.norm(basis.T @ v)) <= 10 * tolerance)
+    return len(W) > basis.shape[1] and bool(max(outside, np.linalg.norm(basis.T @ v)) <= SEVERAL * tolerance)
 
 
 def _arnoldi(W: Array, direction: Array, tolerance: float) -> Array:

@@ -19,9 +19,8 @@ from ...errors import ArgumentError
 from ...linearization import Array
 from ...results import Drawn
 from ...validation.scalars import positive, size
-from .capacity import lag_table, linear_network
+from .capacity import NEGLIGIBLE, lag_table, linear_network
 
-_NEGLIGIBLE = 1e-9
 # Doublings of the number of summed powers: enough for radii up to about 1 - 1e-12.
 _DOUBLINGS = 50
 _MOST_LAGS = 1_000_000
@@ -113,7 +112,7 @@ def fisher_memory(
     # the information of W^k v and all later ones together, by the equation for the transpose
     later = _gramian(matrix.T, information)
     whole = float(vector @ later @ vector)
-    negligible = _NEGLIGIBLE * whole
+    negligible = NEGLIGIBLE * whole
     if wanted is None:
         last = np.linalg.matrix_power(matrix, _MOST_LAGS) @ vector
         if last @ later @ last > negligible:

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg
 
 from ...linearization import Array
+from ..matrices import SEVERAL
 from .resolvent import inverse_norm
 
 Stability = Literal["decaying", "marginal", "growing"]
@@ -110,7 +111,7 @@ def semisimple(W: Array, eigenvalues: Array, marginal: Array, rounding: float) -
     bool
     """
     values = eigenvalues[marginal]
-    reach = np.minimum(NEAR, 10 * _conditions_of(W, eigenvalues)[marginal] * rounding)
+    reach = np.minimum(NEAR, SEVERAL * _conditions_of(W, eigenvalues)[marginal] * rounding)
     left = np.arange(len(values))
     while len(left):
         group, before = left[:1], 0
@@ -139,7 +140,7 @@ def _is_scalar(W: Array, centre: complex, radius: float, rounding: float) -> boo
     # [I, X] maps W to the block: the projection along the other modes has norm sqrt(1 + |X|^2)
     others = scipy.linalg.solve_sylvester(triangular[:m, :m], -triangular[m:, m:], triangular[:m, m:])
     projection = np.hypot(1, np.linalg.norm(others))
-    return bool(np.linalg.norm(block) <= 10 * rounding * projection)
+    return bool(np.linalg.norm(block) <= SEVERAL * rounding * projection)
 
 
 def _conditions_of(W: Array, eigenvalues: Array) -> Array:

@@ -1,4 +1,4 @@
-"""ONNX: recurrent nodes of a model read in, and networks written."""
+"""ONNX: reading recurrent nodes of a model, and writing networks."""
 
 from .layer import OnnxLayer
 from .read import from_onnx

@@ -1,7 +1,7 @@
-"""Recurrent nodes inside an ``If`` of an ONNX graph: one branch is put in the place of its ``If``.
+"""Recurrent nodes inside an ``If`` of an ONNX graph: the ``If`` is replaced by one of its branches.
 
 A model for several sampling rates, say, has one network in each branch. Once a branch is chosen, or both are tried,
-what is left is a graph whose recurrent nodes are at the top level.
+the result is a graph whose recurrent nodes are at the top level.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 
 BRANCHES = ("then", "else")
 MOST_WAYS = 256
-"""Ways through a model that are tried: each If doubles them."""
+"""Most combinations of branches that are tried: each If doubles them."""
 Branch = str | Mapping[str, str] | None
 
 
 def decided(model: ModelProto, branch: Branch) -> Iterator[tuple[dict[str, str], ModelProto]]:
-    """The model once for each way in which its branches may go, or once if they are chosen.
+    """The model once for each combination of branches, or once if they are chosen.
 
     Parameters
     ----------
     model : onnx.ModelProto
-        It is not changed.
+        The model; it is not changed.
     branch : {"then", "else"}, mapping of str to these, or None
-        For every ``If`` with a recurrent node in it, or by its name; both ways where it does not say.
+        The branch of every ``If`` with a recurrent node in it, or by the name of the ``If``; both where none is given.
 
     Yields
     ------
     way : dict of str to str
         The branch of each ``If``, by its name.
     model : onnx.ModelProto
-        With the nodes of these branches in the place of the ``If`` nodes.
+        A copy in which the ``If`` nodes are replaced by the nodes of these branches.
 
     Raises
     ------
     ArgumentError
-        If a recurrent node is in the body of a Loop or Scan, there are too many ways, or ``branch`` names what is not
-        there.
+        If a recurrent node is in the body of a Loop or Scan, there are too many combinations, or ``branch`` has a name
+        that does not exist.
     """
     _check(model, branch)
     for number, found in enumerate(_ways(model, branch, {})):
@@ -52,7 +52,7 @@ def decided(model: ModelProto, branch: Branch) -> Iterator[tuple[dict[str, str],
 
 
 def _ways(model: ModelProto, branch: Branch, way: dict[str, str]) -> Iterator[tuple[dict[str, str], ModelProto]]:
-    """As :func:`decided`, from where some branches are chosen."""
+    """As :func:`decided`, after some branches have been chosen."""
     place = next((i for i, node in enumerate(model.graph.node) if any(_inside(node))), None)
     if place is None:
         yield way, model
@@ -72,7 +72,7 @@ def _ways(model: ModelProto, branch: Branch, way: dict[str, str]) -> Iterator[tu
 
 
 def _check(model: ModelProto, branch: Branch) -> None:
-    """Refuse a choice that says nothing here."""
+    """Refuse a choice that has no meaning for this model."""
     if branch is None:
         return
     if not isinstance(branch, str | Mapping):
@@ -93,7 +93,7 @@ def _bodies(node: NodeProto) -> list[GraphProto]:
 
 
 def nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """All nodes of a graph and of those inside it."""
+    """All nodes of a graph and of the graphs inside it."""
     for node in graph.node:
         yield node
         for body in _bodies(node):
@@ -106,7 +106,7 @@ def _inside(node: NodeProto) -> Iterator[NodeProto]:
 
 
 def _inlined(model: ModelProto, place: int, branch: str) -> ModelProto:
-    """A copy of the model with a branch in the place of an ``If``; its names are changed where they are taken."""
+    """A copy of the model with an ``If`` replaced by a branch, whose names are changed if they are already in use."""
     from onnx import GraphProto, ModelProto, helper
 
     out = ModelProto()
@@ -128,12 +128,12 @@ def _inlined(model: ModelProto, place: int, branch: str) -> ModelProto:
 
 
 def _defined(graph: GraphProto) -> set[str]:
-    """Names of the tensors that a graph makes, without those of graphs inside it."""
+    """Names of the tensors that a graph defines, without those of graphs inside it."""
     return {t.name for t in graph.initializer} | {name for n in graph.node for name in n.output if name}
 
 
 def _free(names: Iterable[str], taken: set[str], start: str) -> dict[str, str]:
-    """New names for those that are taken."""
+    """New names for those that are already in use."""
     new: dict[str, str] = {}
     for name in sorted(taken.intersection(names)):
         fresh = start + name
@@ -144,7 +144,7 @@ def _free(names: Iterable[str], taken: set[str], start: str) -> dict[str, str]:
 
 
 def _rename(graph: GraphProto, new: Mapping[str, str]) -> None:
-    """Change names of tensors everywhere in a graph, but where a graph inside it has a tensor of its own so named."""
+    """Change names of tensors everywhere in a graph, except where an inner graph has its own tensor of that name."""
     named: list[Any] = [*graph.initializer, *graph.output, *graph.value_info]
     for item in named:
         item.name = new.get(item.name, item.name)

@@ -1,4 +1,4 @@
-"""An ONNX model out of a file, bytes or an object, within bounds: what it may read, and how large it may become."""
+"""An ONNX model from a file, bytes or an object, with bounds on what it may read and how large it may become."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 MOST_BYTES = 2**31
-"""Protobuf reads no larger messages: https://protobuf.dev/programming-guides/proto-limits/"""
+"""The largest message that protobuf reads: https://protobuf.dev/programming-guides/proto-limits/"""
 MOST_NODES = 100_000
-"""Nodes of a model whose functions are written out; a function that calls another twice doubles them."""
+"""Most nodes of a model after its functions are inlined; a function that calls another twice doubles them."""
 
 
 def load(model: str | os.PathLike[str] | bytes | ModelProto) -> ModelProto:
-    """The model with its weights in it, and its functions written out.
+    """The model with its weights in it, and its functions inlined.
 
     Raises
     ------
     MissingExtraError
         If onnx is not installed.
     ArgumentError
-        If it is no model, is damaged, or keeps weights in files though it does not come from one.
+        If it is not a model, is damaged, or has weights in other files although it does not come from a file.
     OSError
         If the file cannot be read.
     """
@@ -47,7 +47,7 @@ def load(model: str | os.PathLike[str] | bytes | ModelProto) -> ModelProto:
         return _without_functions(_read(onnx, model))
     except (ElmanError, FileNotFoundError, PermissionError, Warning):
         raise
-    # what else comes from onnx are errors of its parser, whose classes are protobuf's and not onnx's
+    # all other errors from onnx come from its parser, and their classes are protobuf's, not onnx's
     except Exception as error:
         told = f"{len(model)} bytes" if isinstance(model, bytes) else quoted(model, 200)
         raise ArgumentError(
@@ -57,7 +57,7 @@ def load(model: str | os.PathLike[str] | bytes | ModelProto) -> ModelProto:
 
 
 def _read(onnx: Any, model: Any) -> ModelProto:
-    """The model as onnx has it, with all its numbers in it."""
+    """The model as onnx reads it, with all its numbers in it."""
     if isinstance(model, onnx.ModelProto | bytes):
         loaded = model if isinstance(model, onnx.ModelProto) else onnx.load_model_from_string(model)
         for tensor in _external(onnx, loaded):
@@ -76,7 +76,7 @@ def _read(onnx: Any, model: Any) -> ModelProto:
         if location not in sizes:
             sizes[location] = check_source(path.parent / location)
         total += int(told.get("length", sizes[location]))
-    # some tensors may share their numbers, but a small model may not name a large file again and again
+    # tensors may share numbers, but a small model may not refer to a large file again and again
     if total > 2 * sum(sizes.values()):
         raise ArgumentError(f"model must not read more than its files hold, {sum(sizes.values())} bytes; got {total}")
     if sizes:
@@ -85,7 +85,7 @@ def _read(onnx: Any, model: Any) -> ModelProto:
 
 
 def _external(onnx: Any, model: ModelProto) -> Iterator[Any]:
-    """The tensors anywhere in a model whose numbers are in other files."""
+    """All tensors of a model, at any level, whose numbers are in other files."""
     nodes = (node for function in model.functions for node in function.node)
     for tensor in (*_tensors(model.graph), *_in_nodes(nodes)):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -93,7 +93,7 @@ def _external(onnx: Any, model: ModelProto) -> Iterator[Any]:
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
-    """All tensors of a graph and of those inside it."""
+    """All tensors of a graph and of the graphs inside it."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -101,7 +101,7 @@ def _tensors(graph: Any) -> Iterator[Any]:
 
 
 def _in_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
-    """All tensors in the attributes of some nodes."""
+    """All tensors in the attributes of these nodes."""
     for attribute in (a for node in nodes for a in node.attribute):
         yield from ([attribute.t] if attribute.HasField("t") else [])
         yield from attribute.tensors
@@ -113,7 +113,7 @@ def _in_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
 
 
 def _without_functions(model: ModelProto) -> ModelProto:
-    """The model with its own functions written out where they are called, if a recurrent node is in one."""
+    """The model with its own functions inlined where they are called, if a recurrent node is in one."""
     if not any(is_recurrent(n) for function in model.functions for n in function.node):
         return model
     _check_written_out(model)
@@ -123,7 +123,7 @@ def _without_functions(model: ModelProto) -> ModelProto:
 
 
 def _check_written_out(model: ModelProto) -> None:
-    """Refuse functions that call themselves, or that written out would be far more than the model."""
+    """Refuse functions that call themselves, or that would be far larger than the model once inlined."""
     functions = {(f.domain, f.name): f for f in model.functions}
     counts: dict[tuple[str, str], int] = {}
 

@@ -1,7 +1,7 @@
 """Reading an ONNX graph: which tensors are constant, and which nodes only move numbers from place to place.
 
-What is said here is proved from the graph alone, without running it on data. Only nodes of the top level are seen;
-those inside an If are brought there by :mod:`elman.interop.onnx.branches`.
+All conclusions are drawn from the graph alone, without running it on data. Only nodes of the top level are considered;
+those inside an If are moved there by :mod:`elman.interop.onnx.branches`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ QUANTIZED = "DynamicQuantizeLSTM"
 MOVES = {
     "Cast", "Concat", "Expand", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 }  # fmt: skip
-"""Operators whose output holds numbers of their inputs and no others, in some order or type."""
+"""Operators whose output holds only numbers of their inputs, in some order or type."""
 SOURCES = {"Constant", "ConstantOfShape"}
 SELECTIONS = {"Gather", "Slice", "Split"}
 """Operators that take parts of their first input along one axis."""
 DEEPEST = 100
-"""Nodes that only move numbers, one after the other; exporters write a handful."""
+"""Most nodes in a row that only move numbers; exporters write a handful."""
 SPARE, REPEATS = 2**26, 16
-"""Numbers that constants may have in all: these, and so many for each byte of the model."""
+"""Numbers that all constants together may have: a fixed number, and a number for each byte of the model."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Origin:
     tensor : str
         The tensor.
     source : str
-        The first tensor, on the way back from it, that holds all its numbers: possibly itself.
+        The earliest tensor before it that holds all its numbers: possibly itself.
     size : int
-        Parts of the source.
+        Number of parts of the source.
     parts : tuple of int
         For each part of the tensor, its number in the source.
     """
@@ -75,7 +75,7 @@ class Graph:
     Raises
     ------
     ArgumentError
-        If a node stands before one that it reads, which ONNX forbids: following the graph back might never end.
+        If a node comes before one that it reads, which ONNX forbids: following the graph back might never end.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -104,24 +104,24 @@ class Graph:
         self.recurrent = [n for n in model.graph.node if is_recurrent(n)]
 
     def constant(self, name: str) -> Array | None:
-        """The value of a tensor that is the same in every run: an initializer, a Constant, or moved from such; or None.
+        """The value of a tensor that is constant: an initializer, a Constant, or numbers moved from these; else None.
 
         Exporters that do not fold constants leave weights as Unsqueeze, Slice and Concat of initializers.
         """
-        # two nodes may read the same tensor, and each of many levels double the paths to it
+        # stored, since two nodes may read the same tensor, and each of many levels may double the paths to it
         if name not in self._constants:
             self._check_depth(name)
             self._constants[name] = self._constant(name)
         return self._constants[name]
 
     def _constant(self, name: str) -> Array | None:
-        """As :meth:`constant`, of a tensor that was not asked for before."""
+        """As :meth:`constant`, for a tensor whose value is not stored yet."""
         from onnx import numpy_helper
 
         if name in self.initializers:
             try:
                 return numpy_helper.to_array(self.initializers[name])
-            except Exception as error:  # whatever NumPy says of numbers that do not fit the shape
+            except Exception as error:  # whatever NumPy raises for numbers that do not fit the shape
                 raise ArgumentError(f"initializer {quoted(name)} is damaged: {shown(error, 200)}") from error
         node = self.producers.get(name)
         if node is None or node.op_type not in MOVES | SOURCES:
@@ -132,12 +132,12 @@ class Graph:
         return self._evaluate(node, name, values)
 
     def _check_depth(self, name: str) -> None:
-        """Refuse a tensor behind more nodes than any exporter writes: they are followed by recursion."""
+        """Refuse a tensor behind more nodes than any exporter writes, since they are followed by recursion."""
         if self._depths.get(name, 0) > DEEPEST:
             raise ArgumentError(f"tensor {quoted(name)} is moved by more than {DEEPEST} nodes, one after the other")
 
     def _spend(self, n: int, what: str) -> None:
-        """Refuse a model whose constants take far more memory than itself."""
+        """Refuse a model whose constants take far more memory than the model itself."""
         self._left -= n
         if n < 0 or self._left < 0:
             raise ArgumentError(f"{what} would have {shown(n)} numbers, far more than the model holds: it is damaged")
@@ -156,20 +156,20 @@ class Graph:
         )
         try:
             (value,) = ReferenceEvaluator(alone).run([name], values)
-        # whatever NumPy says of an argument that does not fit
+        # whatever NumPy raises for an argument that does not fit
         except Exception as error:
             raise ArgumentError(f"{node.op_type} {named(node)} cannot be evaluated: {shown(error, 300)}") from error
         return np.asarray(value)
 
     def zero(self, name: str) -> bool:
-        """Whether a tensor is zero in every run, even if its shape is known only there: zeros of the batch's size."""
+        """Whether a tensor is zero in every run, even if its shape, such as the batch size, is known only then."""
         if name not in self._zeros:
             self._check_depth(name)
             self._zeros[name] = self._zero(name)
         return self._zeros[name]
 
     def _zero(self, name: str) -> bool:
-        """As :meth:`zero`, of a tensor that was not asked for before."""
+        """As :meth:`zero`, for a tensor whose answer is not stored yet."""
         node = self.producers.get(name)
         if node is not None and node.op_type == "ConstantOfShape":
             return all(not np.any(value) for value in attributes(node).values())
@@ -179,7 +179,7 @@ class Graph:
         return value is not None and not value.any()
 
     def integers(self, name: str) -> str:
-        """The tensor whose integers these are: the name before Identity, and Cast between int64 and int32."""
+        """The tensor that holds these integers, before any Identity or Cast between int64 and int32."""
         from onnx import TensorProto
 
         wide = (TensorProto.INT32, TensorProto.INT64)
@@ -193,15 +193,15 @@ class Graph:
     def origin(self, name: str, axis: int, size: int) -> Origin:
         """Where the ``size`` parts of a tensor of three axes along one of them come from.
 
-        Followed are Identity, and Split, Slice and Gather along the axis with constant arguments, as long as it is
-        known how many parts there are.
+        Identity is followed, as are Split, Slice and Gather along the axis with constant arguments, as long as the
+        number of parts is known.
         """
         self._check_depth(name)
         source, of, parts = self._parts(name, axis, size) or (name, size, np.arange(size))
         return Origin(name, source, of, tuple(parts.tolist()))
 
     def _parts(self, name: str, axis: int, size: int | None) -> tuple[str, int, Array] | None:
-        """Source, its number of parts, and which of them the tensor has; None if nobody says how many it has."""
+        """Source, its number of parts, and which of them the tensor has; None if the number of parts is not known."""
         node, size = self.producers.get(name), self._size(name, axis) or size
         self._spend(size or 0, f"tensor {quoted(name)}")
         found = None
@@ -212,7 +212,7 @@ class Graph:
         return found if found is not None or size is None else (name, size, np.arange(size))
 
     def _selected(self, node: NodeProto, name: str, axis: int) -> tuple[str, int, Array] | None:
-        """What ``_parts`` says of the output ``name`` of a Split, Slice or Gather; None if it cannot be followed."""
+        """The ``_parts`` of the output ``name`` of a Split, Slice or Gather; None if it cannot be followed."""
         options, given = attributes(node), [*node.input, "", "", ""]
         values = {i: value for i in node.input[1:] if i and (value := self.constant(i)) is not None}
         if any(i and i not in values for i in node.input[1:]):
@@ -230,7 +230,7 @@ class Graph:
         shape = [1, 1, 1]
         shape[axis] = len(parts)
         taken = self._evaluate(node, name, {node.input[0]: parts.reshape(shape), **values})
-        # a Gather by one number loses the axis
+        # a Gather by a single number removes the axis
         return (source, size, taken.ravel()) if taken.ndim == 3 else None
 
     def _type(self, name: str) -> int | None:
@@ -279,7 +279,7 @@ class Graph:
         numbers = [int(i) for i in values]
         if node.op_type == "Squeeze":
             gone = {i % n for i in numbers}
-            # an axis that is not of length 1 is then missing at the end
+            # if an axis was not of length 1, it is then missing at the end
             return [a for i, a in enumerate(axes) if i not in gone]
         if node.op_type == "Unsqueeze":
             rest, total = iter(axes), n + len(numbers)
@@ -290,7 +290,7 @@ class Graph:
 
 
 def is_recurrent(node: NodeProto) -> bool:
-    """Whether a node is one that elman has a layer for."""
+    """Whether elman has a layer for a node."""
     standard = node.op_type in RECURRENT and node.domain in ("", "ai.onnx")
     return standard or (node.op_type == QUANTIZED and node.domain == "com.microsoft")
 
@@ -320,7 +320,7 @@ def label(node: NodeProto) -> str:
 
 
 def _outputs(node: NodeProto) -> tuple[Axes, Axes, dict[str, int]]:
-    """Axes of Y, axes of what the next layer must read, and the lengths of those that the node fixes."""
+    """Axes of Y, axes of what the next layer must read, and the lengths of the axes that the node fixes."""
     options = attributes(node)
     sizes = {"D": 2 if options.get("direction") == "bidirectional" else 1, "H": int(options.get("hidden_size", 0))}
     of = lambda *names: tuple(n for n in names if sizes.get(n) != 1)  # noqa: E731

@@ -1,4 +1,4 @@
-"""What comes out of an ONNX model: a layer, and what the graph says beside its weights."""
+"""The result of reading an ONNX model: a layer, and what the graph states besides its weights."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ Layer = RNN | LSTM | GRU
 
 @dataclass(frozen=True, eq=False)
 class OnnxLayer:
-    """A layer, and what its nodes say besides the weights.
+    """A layer, and what its nodes state besides the weights.
 
-    ONNX lets a node carry initial states, lengths and a direction, which in elman belong to the call. Called as a
-    layer, this object fills them in, so that it gives what the nodes give. ``layer`` alone, for training or diagnosis,
-    is given them by you.
+    An ONNX node may contain initial states, lengths and a direction, which in elman belong to the call. Called as a
+    layer, this object fills them in, so that it computes what the nodes compute. If you use ``layer`` alone, for
+    training or diagnosis, you must pass them yourself.
 
     Attributes
     ----------
     layer : RNN, LSTM or GRU
-        The layer. ``batch_first`` if the node has layout 1, or if what it reads was just brought from (B, T, D) to
+        The layer, with ``batch_first`` if the node has layout 1, or if its input was only transposed from (B, T, D) to
         (T, B, D).
     nodes : tuple of str
         Names of the nodes, from the first layer to the last.
     inputs : dict of str to str
-        For ``x``, and where they are not constant for ``h0``, ``c0``, ``lengths``: the name of the tensor of the graph
-        that the numbers come from, of states possibly several, separated by commas, to be joined along the axis of
-        directions. These must be given at the call, in the order of axes that the layer asks for.
+        For ``x``, and for ``h0``, ``c0``, ``lengths`` if they are not constant: the name of the tensor in the graph
+        that the numbers come from; for states possibly several, separated by commas, to be joined along the axis of
+        directions. These must be given at the call, in the layer's order of axes.
     h0 : ndarray (num_layers * num_directions, B, H), tuple of two for an LSTM, or None
-        Constant initial state, used where the call gives none; with B = 1 it is repeated. None: zero.
+        Constant initial state, used if the call gives none; with B = 1 it is repeated. None: zero.
     lengths : ndarray (B,) or None
-        Constant lengths, used where the call gives none.
+        Constant lengths, used if the call gives none.
     reverse : bool
         Whether the nodes run from the end of each sequence to its start. elman has no such layer: ``layer`` runs
-        forward, and this object turns x and the output around.
+        forward, and this object reverses x and the output.
     branches : dict of str to str
-        For each ``If`` that the nodes stood in, by its name, the branch taken; ``"either"`` if both are the same.
+        For each ``If`` that contained the nodes, by its name, the branch taken; ``"either"`` if both are the same.
     """
 
     layer: Layer
@@ -63,21 +63,21 @@ class OnnxLayer:
         Parameters
         ----------
         x, h0, lengths
-            As for calling the layer; where h0 or lengths is not given, it is the constant of the graph, if there is
-            one. What ``inputs`` names must be given; a list of sequences has its lengths with it.
+            As for calling the layer; if h0 or lengths is not given, the constant of the graph is used, if there is one.
+            What ``inputs`` names must be given; a list of sequences determines its lengths.
 
         Returns
         -------
         output : ndarray, shape (T, B, num_directions * H), or (B, T, num_directions * H) with ``batch_first``
-            Y of the last node, its axis of directions joined with that of units.
+            Y of the last node, with its axes of directions and units merged.
         hn : ndarray, shape (num_layers * num_directions, B, H); for an LSTM the tuple (hn, cn)
-            Y_h and Y_c of all nodes. For a sequence of length 0, on which the operators' description is silent, the
-            initial state; onnxruntime gives zero.
+            Y_h and Y_c of all nodes. For a sequence of length 0, which the operators' description does not cover, the
+            initial state; onnxruntime returns zero.
 
         Raises
         ------
         ArgumentError
-            If h0 or lengths is left out though the graph reads it from a tensor, see ``inputs``.
+            If h0 or lengths is left out although the graph reads it from a tensor; see ``inputs``.
         ShapeError, DTypeError, ArgumentError, NonFiniteError
             As for calling the layer.
         """
@@ -92,7 +92,7 @@ class OnnxLayer:
         return _turned(output, batch), hn
 
     def _require(self, x: Any, h0: Any, lengths: Any) -> None:
-        """Refuse a call without what the graph reads: zero states and all steps would be another computation."""
+        """Refuse a call without what the graph reads: zero states or full lengths would be another computation."""
         states = [name for name in ("h0", "c0") if name in self.inputs]
         if h0 is None and states:
             origin = " and ".join(f"{name} from tensor {self.inputs[name]!r}" for name in states)
@@ -132,7 +132,7 @@ class OnnxLayer:
 
 
 def _turned(x: Any, batch: Batch) -> Any:
-    """Each sequence from its end to its start, in the caller's order of axes; padding stays where it is."""
+    """Each sequence reversed, in the caller's order of axes; padding stays where it is."""
     if batch.listed:
         return [plain(sequence, "x")[::-1] for sequence in x]
     steps, stops = np.arange(batch.T)[:, None], batch.T if batch.lengths is None else batch.lengths

@@ -1,4 +1,4 @@
-"""One recurrent node of an ONNX graph, in elman's terms, or the reason why elman has no such network."""
+"""One recurrent node of an ONNX graph in elman's terms, or the reason why elman has no such network."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ GATES = {"RNN": ("h",), "LSTM": ("i", "o", "f", "g"), "GRU": ("z", "r", "n")}
 ORDER = {"RNN": ("h",), "LSTM": LSTM.GATES, "GRU": GRU.GATES}
 """Their order in elman's weights."""
 NONLINEARITIES = {"tanh": "tanh", "relu": "relu", "sigmoid": "sigmoid", "affine": "identity"}
-"""Activations of an RNN that elman has; Affine only with alpha 1 and beta 0, both given."""
+"""Activations of an RNN that elman has; Affine only if alpha 1 and beta 0 are both given."""
 DEFAULTS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh")}
 KNOWN = {
     "activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget", "layout",
     "linear_before_reset", "output_sequence",
 }  # fmt: skip
-"""Attributes of all versions; output_sequence of version 1 only asks for Y."""
+"""Attributes of all versions; output_sequence of version 1 only requests Y."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a node says.
+    """The description of a node.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class Reading:
         ``reset_after`` (GRU).
     weights : list of dict
         For each direction ``weight_ih`` (G, D), ``weight_hh`` (G, H), and with biases ``bias_ih`` (G,), ``bias_hh``
-        (G,), gates in elman's order.
+        (G,), with the gates in elman's order.
     states : tuple
-        Initial h (directions, B, H), for an LSTM also c.
+        Initial h (directions, B, H), and for an LSTM also c.
     lengths : Array, str or None
         Lengths (B,) of the sequences: a constant, or the name of the tensor that they come from when the model runs.
     """
@@ -62,7 +62,7 @@ class Reading:
 
 
 def rows(kind: str, H: int, *, to_onnx: bool) -> NDArray[np.intp]:
-    """Indices (G,) that bring the rows of a weight from ONNX's order of gates to elman's, or back."""
+    """Indices (G,) that convert the rows of a weight from ONNX's order of gates to elman's, or back."""
     given, wanted = (ORDER[kind], GATES[kind]) if to_onnx else (GATES[kind], ORDER[kind])
     return np.concatenate([np.arange(H) + given.index(gate) * H for gate in wanted])
 
@@ -73,7 +73,7 @@ def read(graph: Graph, node: NodeProto) -> Reading:
     Parameters
     ----------
     graph : Graph
-        Where it stands.
+        The graph that contains it.
     node : onnx.NodeProto
         RNN, LSTM, GRU or DynamicQuantizeLSTM, whose weights are then what their 8 bits stand for, exactly.
 
@@ -82,7 +82,7 @@ def read(graph: Graph, node: NodeProto) -> Reading:
     ArgumentError
         If it does what elman's layers do not, or its weights are known only when the model runs.
     ShapeError, DTypeError
-        If a weight does not have the shape or type that the operator asks for.
+        If a weight does not have the shape or type that the operator requires.
     """
     name, given, quantized = f"{node.op_type} {named(node)}", attributes(node), node.op_type == QUANTIZED
     kind = "LSTM" if quantized else node.op_type
@@ -132,7 +132,7 @@ def input_tensors(origins: list[Origin]) -> list[str]:
     parts = [(origin.source, part) for origin in origins for part in origin.parts]
     if parts == [(source, part) for source, size in sizes.items() for part in range(size)]:
         return list(sizes)
-    # what is given for the whole of the tensor would fit, and be taken for other layers or directions
+    # a state given for the whole tensor would fit, but be taken for other layers or directions
     if len(sizes) == 1 and len(parts) == sizes[origins[0].source]:
         raise ArgumentError(
             f"the initial states must be the parts of {quoted(origins[0].source)} in the order of layers and "
@@ -144,7 +144,7 @@ def input_tensors(origins: list[Origin]) -> list[str]:
 
 
 def constant_states(readings: list[Reading], dtype: np.dtype[Any]) -> Any:
-    """The initial states that the graph fixes: (num_layers * directions, B, H), a tuple for several; None for zero."""
+    """Constant initial states of the graph: (num_layers * directions, B, H), a tuple for several; None for zero."""
     states = [s for reading in readings for s in reading.states]
     given = [s for s in states if isinstance(s, np.ndarray)]
     computed = sum(isinstance(s, Origin) for s in states)
@@ -158,7 +158,7 @@ def constant_states(readings: list[Reading], dtype: np.dtype[Any]) -> Any:
         return None
     B = max(s.shape[1] for s in given)
     n, H = given[0].shape[0], given[0].shape[2]
-    # nothing is computed here, so that what is not an array is zero
+    # no state is computed here, so whatever is not an array is zero
     full = [
         [np.broadcast_to(s, (n, B, H)) if isinstance(s, np.ndarray) else np.zeros((n, B, H)) for s in r.states]
         for r in readings
@@ -177,7 +177,7 @@ def _refuse_attributes(name: str, kind: str, given: dict[str, Any]) -> None:
         refuse(listed(unknown), "the attribute is not one of the operator's")
     if given.get("direction", "forward") not in ("forward", "reverse", "bidirectional"):
         refuse(f"direction={quoted(given['direction'])}", "it must be forward, reverse or bidirectional")
-    # 0 and below do not say "none": onnxruntime refuses them for LSTM and GRU, and clips an RNN's whole state to 0 at 0
+    # values of at most 0 do not mean "none": onnxruntime refuses them for LSTM and GRU, and for an RNN 0 clips all to 0
     if "clip" in given:
         refuse(f"clip={given['clip']:g}", "elman does not clip inside a cell; export the model without this attribute")
     if given.get("input_forget"):
@@ -191,10 +191,10 @@ def _refuse_attributes(name: str, kind: str, given: dict[str, Any]) -> None:
 
 
 def _nonlinearity(name: str, given: dict[str, Any], directions: int) -> str:
-    """The one nonlinearity of an RNN."""
+    """The single nonlinearity of an RNN."""
     used = [a.lower() for a in given.get("activations", ())][:directions] or ["tanh"]
     parameters = {"alpha": given.get("activation_alpha", ()), "beta": given.get("activation_beta", ())}
-    # left out, they are 1 and 0 by the old operator Affine, but 0 and 0 in onnxruntime
+    # if left out, they are 1 and 0 in the old operator Affine, but 0 and 0 in onnxruntime
     plain = list(parameters["alpha"]) == [1.0] * directions and list(parameters["beta"]) == [0.0] * directions
     if len(set(used)) > 1 or used[0] not in NONLINEARITIES or (used[0] == "affine" and not plain):
         parameters_told = "".join(f", activation_{k}={list(v)}" for k, v in parameters.items() if v)
@@ -213,7 +213,7 @@ def _weight(graph: Graph, name: str, what: str, tensor: str) -> Array:
             f"{name}: {what}={quoted(tensor)} must be constant: an initializer, a Constant node, or moved from such; "
             "it is computed when the model runs. Fold constants first, as exporters and onnxruntime do when asked"
         )
-    # the small types of ONNX, such as bfloat16, are not of NumPy's kind "f" but widen to float32; so do its int4
+    # small types of ONNX such as bfloat16 are not of NumPy's kind "f", but widen to float32, and so does its int4
     if value.dtype.kind != "f" and not value.dtype.name.startswith(("float", "bfloat")):
         raise DTypeError(f"{name}: {what}={quoted(tensor)} must hold real floating-point numbers, got {value.dtype}")
     if value.ndim < 2:
@@ -224,9 +224,9 @@ def _weight(graph: Graph, name: str, what: str, tensor: str) -> Array:
 
 
 def _dequantized(graph: Graph, name: str, what: str, tensor: str, scale: str, zero: str) -> Array:
-    """A weight (directions, G, .) out of one of 8 bits (directions, ., G): ``(w - zero) * scale``, exact in float64.
+    """A weight (directions, G, .) from one of 8 bits (directions, ., G): ``(w - zero) * scale``, exact in float64.
 
-    Scale and zero point are one number per direction, or one for each of its G columns.
+    Scale and zero point have one number per direction, or one for each of its G columns.
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.DynamicQuantizeLSTM
     """
     parts = {what: tensor, f"{what}_scale": scale, f"{what}_zero_point": zero}
@@ -280,7 +280,7 @@ def _state(graph: Graph, name: str, what: str, tensor: str, sizes: tuple[int, in
 
 
 def _origin(graph: Graph, name: str, tensor: str, n: int, layout: int) -> Origin:
-    """Where initial states come from, of one direction a part."""
+    """Where initial states come from, with one part per direction."""
     origin = graph.origin(tensor, 1 if layout else 0, n)
     if len(origin.parts) != n:
         raise ShapeError(f"{name}={quoted(tensor)} must have {n} along its axis of directions, got {len(origin.parts)}")

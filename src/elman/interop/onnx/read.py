@@ -1,4 +1,4 @@
-"""Layers from ONNX models, one RNN, LSTM or GRU node or a stack of them with its weights, and back."""
+"""Layers from ONNX models: one RNN, LSTM or GRU node, or a stack of them, with its weights."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def from_onnx(
     branch: Branch = None,
     dtype: DTypeLike | None = None,
 ) -> OnnxLayer:
-    """Build a layer from recurrent nodes of an ONNX model; exact, or refused by name.
+    """Build a layer from recurrent nodes of an ONNX model, exactly; what cannot be expressed is refused by name.
 
-    Exporters write a stack of layers as one node a layer, with nodes between that only move axes. Where the graph
-    proves that this is all that stands between them, the nodes become one layer with ``num_layers``.
+    Exporters write a stack of layers as one node per layer, with nodes in between that only move axes. If the graph
+    proves that nothing else lies between them, the nodes become one layer with ``num_layers``.
 
     Parameters
     ----------
@@ -52,16 +52,16 @@ def from_onnx(
         Name of a node or of its first output, or its number among the recurrent nodes; or those of a stack, the first
         layer first. All recurrent nodes by default.
     branch : {"then", "else"}, or mapping of str to these, optional
-        Which branch to look into, of every ``If`` with a recurrent node in it, or by the name of the ``If``. Not needed
-        where both branches have the same layer, or one of them alone has the nodes that are asked for by name.
+        Which branch to read, of every ``If`` with a recurrent node in it, or by the name of the ``If``. Not needed if
+        both branches have the same layer, or only one of them has the nodes that ``node`` names.
     dtype : {"float64", "float32"}, optional
-        Type of the layer. By default float64 if the model has such weights, or ones of 8 bits, which stand for numbers
-        that only float64 holds; float32 otherwise. Both then hold the weights exactly. A narrower one rounds.
+        Type of the layer. By default float64 if the model has float64 weights, or weights of 8 bits, which stand for
+        numbers that only float64 holds; float32 otherwise. Both then hold the weights exactly. A narrower type rounds.
 
     Returns
     -------
     OnnxLayer
-        ``.layer`` is the layer; the object itself can be called like it and knows initial states, lengths and the
+        ``.layer`` is the layer; the object itself can be called like it, and adds the initial states, lengths and
         direction that the nodes prescribe.
 
     Raises
@@ -72,10 +72,10 @@ def from_onnx(
         If there is no such node, several do not form a stack, or one does what elman's layers do not: peepholes,
         input_forget, clip, other activations, weights that are not constant. If initial states are partly inputs and
         partly constant or zero, or are the parts of one tensor in another order than that of layers and directions. If
-        the nodes are in an ``If`` whose branches differ, or in the body of a Loop or Scan. If the model is damaged,
-        its constants would be far larger than itself, or it keeps weights in other files and is not given as a path.
+        the nodes are in an ``If`` whose branches differ, or in the body of a Loop or Scan. If the model is damaged, its
+        constants would be far larger than the model, or its weights are in other files and it is not given as a path.
     ShapeError, DTypeError
-        If a weight does not have the shape or type that the operator asks for, or ``node`` is of another type.
+        If a weight does not have the shape or type that the operator requires, or ``node`` is of another type.
     OSError
         If the file, or one that holds its weights, cannot be read.
 
@@ -93,14 +93,14 @@ def from_onnx(
         return _found(loaded, node, branch, dtype)
     except (ElmanError, Warning):
         raise
-    except Exception as error:  # what onnx, NumPy and Python say depends on where a model is damaged
+    except Exception as error:  # what onnx, NumPy and Python raise depends on where a model is damaged
         raise ArgumentError(
             f"model must be a valid ONNX model; reading its nodes failed: {type(error).__name__}: {shown(error, 300)}"
         ) from error
 
 
 def _found(loaded: ModelProto, node: Any, branch: Branch, dtype: DTypeLike | None) -> OnnxLayer:
-    """The layer out of a model in memory."""
+    """The layer from a model in memory."""
     if branch is None and node is not None and _at_top(loaded, node):
         return _layer(Graph(loaded), node, dtype)
     found: list[tuple[dict[str, str], OnnxLayer]] = []
@@ -127,13 +127,13 @@ def _found(loaded: ModelProto, node: Any, branch: Branch, dtype: DTypeLike | Non
 
 
 def _at_top(model: ModelProto, wanted: Any) -> bool:
-    """Whether all nodes that are asked for are asked for by name, and are at the top level."""
+    """Whether all requested nodes are given by name and are at the top level."""
     names = {name for n in model.graph.node if is_recurrent(n) for name in (n.name, n.output[0]) if name}
     return all(isinstance(key, str) and key in names for key in _keys(wanted))
 
 
 def _keys(wanted: Any) -> list[Any]:
-    """The nodes that are asked for, each by its name or number."""
+    """The requested nodes, each by its name or number."""
     return list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes) else [wanted]
 
 
@@ -143,7 +143,7 @@ def _told(way: dict[str, str]) -> str:
 
 
 def _different(one: OnnxLayer, other: OnnxLayer) -> str:
-    """In what two layers differ, beside the names of their nodes and tensors."""
+    """In what two layers differ, apart from the names of their nodes and tensors."""
     states = [parts(m.h0) for m in (one, other)]
     same = {
         "kind, sizes or options": repr(one.layer) == repr(other.layer) and one.reverse == other.reverse,
@@ -156,9 +156,9 @@ def _different(one: OnnxLayer, other: OnnxLayer) -> str:
 
 
 def _start_alike(one: OnnxLayer, other: OnnxLayer) -> bool:
-    """Whether the same is given at the call, or states in one and none in the other, which starts from zero.
+    """Whether both are given the same at the call, or one is given states and the other starts from zero.
 
-    Exporters write a model with optional states as an If: what starts from zero is then the other, given zeros.
+    Exporters write a model with optional states as an If: the branch that starts from zero is the other given zeros.
     """
     fewer, more = sorted((one, other), key=lambda m: len(m.inputs))
     return fewer.inputs.keys() <= more.inputs.keys() and (
@@ -168,7 +168,7 @@ def _start_alike(one: OnnxLayer, other: OnnxLayer) -> bool:
 
 
 def _joined(found: list[tuple[dict[str, str], OnnxLayer]]) -> OnnxLayer:
-    """One of several layers that are the same, with the names of all the tensors that it may read."""
+    """One of several equal layers, with the names of all the tensors that it may read."""
     first = max((m for _, m in found), key=lambda m: len(m.inputs))
     inputs = {
         name: " or ".join(dict.fromkeys(m.inputs[name] for _, m in found if name in m.inputs)) for name in first.inputs
@@ -181,7 +181,7 @@ def _joined(found: list[tuple[dict[str, str], OnnxLayer]]) -> OnnxLayer:
 
 
 def _layer(graph: Graph, node: Any, dtype: DTypeLike | None) -> OnnxLayer:
-    """The layer of nodes at the top level of a graph."""
+    """The layer made of nodes at the top level of a graph."""
     chosen = _select(graph, node)
     for first, second in pairwise(chosen):
         if reason := graph.between(first, second):
@@ -207,7 +207,7 @@ def _layer(graph: Graph, node: Any, dtype: DTypeLike | None) -> OnnxLayer:
 
 
 def _select(graph: Graph, wanted: str | int | Sequence[str | int] | None) -> list[NodeProto]:
-    """The nodes that are asked for."""
+    """The requested nodes."""
     there = graph.recurrent
     if not there:
         raise ArgumentError(
@@ -237,7 +237,7 @@ def _listed(nodes: Sequence[NodeProto]) -> str:
 
 
 def _shared(readings: list[Reading]) -> dict[str, Any]:
-    """What all layers of a stack have in common; refused where they differ."""
+    """The options that all layers of a stack must have in common; differences are refused."""
     first = readings[0]
     for other in readings[1:]:
         differing = [k for k in {**first.options, **other.options} if first.options.get(k) != other.options.get(k)]
@@ -262,7 +262,7 @@ def _source(graph: Graph, node: NodeProto, layout: int) -> tuple[str, bool]:
     """The tensor that a layer should be given, and whether its axes are (B, T, D).
 
     A model that takes (B, T, D) often starts by swapping these axes for its first node. The layer then takes what the
-    model takes: with both sizes unknown, no check could tell a caller that they were confused.
+    model takes: since both sizes are unknown, no check could detect swapped axes.
     """
     name = node.input[0]
     before = graph.producers.get(name)
@@ -287,7 +287,7 @@ def _build(readings: list[Reading], options: dict[str, Any], batch_first: bool, 
         weights["weight_ih_l0"].shape[1], options["hidden_size"], len(readings), bias=bias, batch_first=batch_first,
         bidirectional=bidirectional, dtype=dtype, **own,
     )  # fmt: skip
-    # a layer of the stack without biases has zero ones
+    # a layer of the stack without biases gets zero biases
     absent = {name: np.zeros_like(view) for name, view in layer.params.items() if name.startswith("bias")}
     layer.load_state_dict(rounded({**absent, **weights}, layer.dtype))
     return layer

@@ -1,4 +1,4 @@
-"""Sizes and axes that follow from what a node says, before it is evaluated."""
+"""Sizes and axes that follow from a node's description, before it is evaluated."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 Axes = list[tuple[str, ...]]
-"""Axes of a tensor, each the product of named ones; () is an axis of length 1."""
+"""Axes of a tensor, each a product of named axes; () is an axis of length 1."""
 
 
 def most_numbers(node: NodeProto, values: list[Any]) -> int:
-    """How many numbers a node gives at most; only a few operators give more than they take."""
+    """How many numbers a node outputs at most; only a few operators output more than they take."""
     sizes = [value.size for value in values]
     if node.op_type == "ConstantOfShape":
         return math.prod(int(n) for n in values[0].ravel())
@@ -24,7 +24,7 @@ def most_numbers(node: NodeProto, values: list[Any]) -> int:
         return math.prod(map(max, zip_longest(reversed(values[0].shape), reversed(wanted), fillvalue=1)))
     if node.op_type == "Gather":
         return int(sizes[0]) * int(sizes[1])
-    # the inputs of Concat come once each among the values, and may be named many times
+    # each input of Concat occurs once among the values, but may be named many times
     return max(1, sum(sizes)) * (len(node.input) if node.op_type == "Concat" else 1)
 
 

@@ -1,4 +1,4 @@
-"""Layers as ONNX models, for onnxruntime and whatever else reads them."""
+"""Layers and networks as ONNX models, for onnxruntime and other programs that read them."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ from numpy.typing import NDArray
 
 from ...errors import ArgumentError, DTypeError, MissingExtraError
 from ...files import check_target, replacing
-from ...layers import GRU, LSTM, RNN
+from ...layers import GRU, LSTM, RNN, Network
 from ...validation.scalars import flag
 from .node import NONLINEARITIES, rows
+from .readout import add_readout, check_readout
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 Array = NDArray[Any]
 OPSET = 14
-"""The version of the operators (2021): the present form of the recurrent ones but for bfloat16 (22)."""
+"""The version of the operators (2021): the present form of the recurrent ones, except for bfloat16 (22)."""
 
 
 class _Pieces:
-    """Nodes and constants of a graph in the making."""
+    """Nodes and constants of a graph under construction."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def node(self, operator: str, inputs: list[str], outputs: list[str], **attributes: Any) -> str:
-        """Add a node; the name of its first output, which names the node too."""
+        """Add a node; return the name of its first output, which is also that of the node."""
         from onnx import helper
 
         self.nodes.append(helper.make_node(operator, inputs, outputs, name=f"{operator}_{outputs[0]}", **attributes))
         return outputs[0]
 
     def constant(self, name: str, value: Any) -> str:
-        """Add a constant; its name."""
+        """Add a constant; return its name."""
         from onnx import numpy_helper
 
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
@@ -45,49 +46,55 @@ class _Pieces:
 
 
 def to_onnx(
-    layer: RNN | LSTM | GRU,
+    layer: RNN | LSTM | GRU | Network,
     path: str | os.PathLike[str] | None = None,
     *,
     lengths: bool = False,
     initial_state: bool = True,
 ) -> ModelProto:
-    """Write a layer as an ONNX model that computes what calling the layer computes.
+    """Write a layer or a network as an ONNX model that computes the same as a call of it.
 
-    The operators are those of version 14. onnxruntime runs them in float32; in float64 it does not have them, but
-    ``onnx.reference`` has.
+    The operators are those of version 14. onnxruntime has them in float32 only, so give it
+    ``to_onnx(net.astype("float32"))``; ``onnx.reference`` also has them in float64.
 
     Parameters
     ----------
-    layer : RNN, LSTM or GRU
-        The layer, of float32 or float64. Dropout has no effect when a layer is called, and is not in the model.
+    layer : RNN, LSTM, GRU, or Network of one of these
+        The layer or network, of float32 or float64. Dropout has no effect when a layer is called, and is not in the
+        model.
     path : path-like, optional
         Where to write it. The file appears whole or not at all.
     lengths : bool, default False
-        Whether the model has an input ``lengths``, int64 (B,): steps of each sequence. The output beyond them is zero;
-        the final state of a sequence without steps is its initial one.
+        Whether the model has an input ``lengths``, int64 (B,): the number of steps of each sequence. The output beyond
+        them is zero; the final state of a sequence without steps is its initial one.
     initial_state : bool, default True
         Whether the model has inputs for the initial state. Without them it starts as the layer does when called without
-        h0: from zero, or from what it has learned.
+        h0: from zero or from the learned state.
 
     Returns
     -------
     onnx.ModelProto
-        Inputs ``x`` (T, B, D), or (B, T, D) with ``batch_first``, and ``h0``, for an LSTM ``c0``, of shape
+        Inputs ``x`` (T, B, D), or (B, T, D) with ``batch_first``, and ``h0``, and for an LSTM ``c0``, of shape
         (num_layers * num_directions, B, H). Outputs ``output`` (T, B, num_directions * H), or batch first, and ``hn``,
-        for an LSTM ``cn``, of the shape of h0. T and B are free.
+        and for an LSTM ``cn``, of the shape of h0. T and B are free. For a network, ``output`` is the readout's,
+        (T, B, Q), or batch first, or (B, Q) with ``at="end"``.
 
     Raises
     ------
     MissingExtraError
         If onnx is not installed.
     ArgumentError
-        If ONNX has no such layer: ``proj_size`` and ``zoneout``.
+        If ONNX has no such layer: ``proj_size`` and ``zoneout``; if a network has a readout of a user's class.
     DTypeError
-        If ``layer`` is something else.
+        If ``layer`` is something else, or a network with another layer.
     OSError
-        If the file cannot be written: what is known before is said before the work. WriteError on a full disk.
+        If the file cannot be written, raised before the work if possible. WriteError on a full disk.
     """
-    kind = _check(layer)
+    net: Network | None = layer if isinstance(layer, Network) else None
+    if net is not None:
+        check_readout(net)
+    recurrent: Any = layer if net is None else net.layer
+    kind = _check(recurrent)
     lengths, initial_state = flag(lengths, "lengths"), flag(initial_state, "initial_state")
     try:
         import onnx
@@ -97,27 +104,29 @@ def to_onnx(
     if path is not None:
         check_target(path)
     states = ("h", "c") if kind == "LSTM" else ("h",)
-    inputs, outputs = _interface(layer, states, initial_state, lengths)
+    inputs, outputs = _interface(recurrent, net, states, initial_state, lengths)
     pieces = _Pieces()
     steps = pieces.node("Cast", ["lengths"], ["steps"], to=onnx.TensorProto.INT32) if lengths else ""
-    starts = [_starts(pieces, layer, s, initial_state) for s in states]
-    _layers(pieces, layer, kind, steps, starts)
+    starts = [_starts(pieces, recurrent, s, initial_state) for s in states]
+    _layers(pieces, recurrent, kind, steps, starts, "output" if net is None else "hidden")
     for s, start in zip(states, starts, strict=True):
-        ends = pieces.node("Concat", [f"{s}n_l{k}" for k in range(layer.num_layers)], [f"{s}n_run"], axis=0)
+        ends = pieces.node("Concat", [f"{s}n_l{k}" for k in range(recurrent.num_layers)], [f"{s}n_run"], axis=0)
         _final(pieces, s, ends, start if lengths else [""])
+    if net is not None:
+        add_readout(pieces, net, lengths)
     opset = helper.make_opsetid("", OPSET)
-    model = helper.make_model(
+    made = helper.make_model(
         helper.make_graph(pieces.nodes, f"elman.{kind}", inputs, outputs, pieces.constants),
         opset_imports=[opset], ir_version=helper.find_min_ir_version_for([opset]), producer_name="elman",
         doc_string=repr(layer),
     )  # fmt: skip
     if path is not None:
         with replacing(path) as temporary:
-            temporary.write_bytes(model.SerializeToString())
-    return model
+            temporary.write_bytes(made.SerializeToString())
+    return made
 
 
-def _interface(layer: RNN | LSTM | GRU, states: tuple[str, ...], given: bool, lengths: bool) -> tuple[Any, Any]:
+def _interface(layer: Any, net: Network | None, states: tuple[str, ...], given: bool, lengths: bool) -> tuple[Any, Any]:
     """Inputs and outputs of the model, with names and shapes."""
     from onnx import TensorProto, helper
 
@@ -126,23 +135,28 @@ def _interface(layer: RNN | LSTM | GRU, states: tuple[str, ...], given: bool, le
     state: list[str | int | None] = [layer.num_layers * n, "B", H]
     initial = [(f"{s}0", state) for s in states if given]
     final = [(f"{s}n", state) for s in states]
+    output: list[str | int | None] = [*free, n * H]
+    if net is not None:
+        output = [*(free if net.at == "steps" else ["B"]), net.readout.output_size]
     real = helper.np_dtype_to_tensor_dtype(layer.dtype)
     inputs, outputs = (
         [helper.make_tensor_value_info(name, real, shape) for name, shape in side]
-        for side in ([("x", [*free, layer.input_size]), *initial], [("output", [*free, n * H]), *final])
+        for side in ([("x", [*free, layer.input_size]), *initial], [("output", output), *final])
     )
     if lengths:
         inputs.append(helper.make_tensor_value_info("lengths", TensorProto.INT64, ["B"]))
     return inputs, outputs
 
 
-def _layers(pieces: _Pieces, layer: RNN | LSTM | GRU, kind: str, steps: str, starts: list[list[str]]) -> None:
-    """From ``x`` to ``output``; the states that layer k ends with are named after it."""
+def _layers(
+    pieces: _Pieces, layer: RNN | LSTM | GRU, kind: str, steps: str, starts: list[list[str]], output: str
+) -> None:
+    """Add the nodes from ``x`` to ``output``; the final states of layer k are named after it."""
     swap = {"perm": [1, 0, 2]}
     width = (1 + layer.bidirectional) * layer.hidden_size
     joined = pieces.constant("joined_directions", np.array([0, 0, width], np.int64))
     below = pieces.node("Transpose", ["x"], ["x_l0"], **swap) if layer.batch_first else "x"
-    top = "output_time_first" if layer.batch_first else "output"
+    top = f"{output}_time_first" if layer.batch_first else output
     for k in range(layer.num_layers):
         inputs = [below, *_weights(pieces, layer, kind, k), steps, *(start[k] for start in starts)]
         outputs = [f"y_l{k}", *(f"{s}n_l{k}" for s in "hc"[: len(starts)])]
@@ -150,11 +164,11 @@ def _layers(pieces: _Pieces, layer: RNN | LSTM | GRU, kind: str, steps: str, sta
         by_step = pieces.node("Transpose", [y], [f"y_by_step_l{k}"], perm=[0, 2, 1, 3])
         below = pieces.node("Reshape", [by_step, joined], [top if k == layer.num_layers - 1 else f"x_l{k + 1}"])
     if layer.batch_first:
-        pieces.node("Transpose", [below], ["output"], **swap)
+        pieces.node("Transpose", [below], [output], **swap)
 
 
 def _final(pieces: _Pieces, state: str, ends: str, start: list[str]) -> None:
-    """The final state; that of a sequence without steps is its initial one, where onnxruntime has zero."""
+    """Add the final state; that of a sequence without steps is its initial one, where onnxruntime has zero."""
     if not all(start):
         pieces.node("Identity", [ends], [f"{state}n"])
         return
@@ -170,7 +184,8 @@ def _check(layer: Any) -> str:
     kind = next((name for name, of in (("RNN", RNN), ("LSTM", LSTM), ("GRU", GRU)) if type(layer) is of), None)
     if kind is None:
         raise DTypeError(
-            f"layer must be an elman.RNN, LSTM or GRU, got {type(layer).__name__}; of a network, give .layer"
+            f"layer must be an elman.RNN, LSTM or GRU, or a Network of one, got {type(layer).__name__}: ONNX has no "
+            "operator for another cell, and a readout alone is one MatMul and one Add of its params"
         )
     if getattr(layer, "proj_size", 0):
         raise ArgumentError(f"proj_size={layer.proj_size} cannot be expressed in ONNX: its LSTM has no projection")
@@ -182,7 +197,7 @@ def _check(layer: Any) -> str:
 
 
 def _weights(pieces: _Pieces, layer: RNN | LSTM | GRU, kind: str, k: int) -> list[str]:
-    """W, R and B of layer k; B is left out where the layer has no biases."""
+    """W, R and B of layer k; B is left out if the layer has no biases."""
     order = rows(kind, layer.hidden_size, to_onnx=True)
     suffixes = [f"_l{k}", f"_l{k}_reverse"][: 1 + layer.bidirectional]
     p = layer.params
@@ -211,7 +226,7 @@ def _attributes(layer: RNN | LSTM | GRU) -> dict[str, Any]:
 
 
 def _starts(pieces: _Pieces, layer: RNN | LSTM | GRU, state: str, given: bool) -> list[str]:
-    """For each layer the tensor of its initial state (directions, B, H); "" for zero."""
+    """For each layer, the tensor of its initial state (directions, B, H); "" for zero."""
     L, n, H = layer.num_layers, 1 + layer.bidirectional, layer.hidden_size
     names = [f"{state}0_l{k}" for k in range(L)]
     if given:

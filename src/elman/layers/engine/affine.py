@@ -1,4 +1,4 @@
-"""Rows times a weight matrix, forwards and back: what layers without recurrence are made of."""
+"""Rows times a weight matrix, forward and backward: what layers without recurrence consist of."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .sums import Sums
 Array = NDArray[Any]
 
 ALONE = np.zeros(1, np.intp)
-"""The order of gates of a matrix that has one."""
+"""The order of gates for a matrix with a single one."""
 
 
 class Blocks:
-    """Blocks of rows to transpose, as :func:`elman.kernels.packing.transpose` takes them; made once for a layer."""
+    """Blocks of rows to transpose, as :func:`elman.kernels.packing.transpose` takes them; made once per layer."""
 
     def __init__(self, table: NDArray[np.intp]) -> None:
         self.table = table
@@ -33,7 +33,7 @@ class Blocks:
         return cls(np.stack(columns, axis=1).astype(np.intp))
 
     def moved(self, source: int, to: int) -> Blocks:
-        """The same blocks so much further on."""
+        """The same blocks, moved by these offsets."""
         return Blocks(self.table + np.array([source, 0, 0, 0, to, 0, 0], np.intp))
 
     def __add__(self, other: Blocks) -> Blocks:
@@ -47,7 +47,7 @@ class Blocks:
 def panels_of(order: NDArray[np.intp], H: int, J: int, itemsize: int) -> Blocks:
     """From a weight matrix (gates * H, J) to panels ``[block][vector of units][column]``, for ``x @ W^T``.
 
-    ``order`` says which gate of the matrix each block is. Units that there are not become zeros.
+    ``order`` says which gate of the matrix each block is. Units that do not exist become zeros.
     """
     lanes = lanes_of(itemsize)
     units = np.arange(0, H, lanes)
@@ -57,9 +57,9 @@ def panels_of(order: NDArray[np.intp], H: int, J: int, itemsize: int) -> Blocks:
 
 
 def columns_of(order: NDArray[np.intp], H: int, Hp: int, first: int, stride: int, rows: int) -> Blocks:
-    """From ``rows`` rows ``[block][Hp]`` of a sum of weight gradients to a matrix (gates * H, rows): the way back.
+    """From ``rows`` rows ``[block][Hp]`` of a sum of weight gradients to a matrix (gates * H, rows): the reverse.
 
-    The rows are ``stride`` apart from ``first``.
+    The rows begin at ``first`` and are ``stride`` apart.
     """
     return Blocks.of(first + np.arange(len(order)) * Hp, rows, stride, H, order * (H * rows), rows, 0)
 
@@ -91,7 +91,7 @@ class Affine:
         self.columns = columns_of(ALONE, Q, self.Qp, self.stride, self.stride, K)
 
     def pack(self, W: Array, b: Array | None, buffers: Buffers) -> Packed:
-        """W and b as the product reads them."""
+        """Pack W and b as the product reads them."""
         bias = buffers.take("affine_bias", self.Qp, self.dtype)
         bias[:] = 0
         if b is not None:
@@ -106,7 +106,7 @@ class Affine:
         return self._product(a, packed.P, self.K, self.vectors, packed.bias, to)
 
     def forward(self, W: Array, b: Array | None, a: Rows, name: str, buffers: Buffers) -> Rows:
-        """:meth:`apply` with weights that are packed for this once."""
+        """:meth:`apply` with weights that are packed for this call only."""
         return self.apply(self.pack(W, b, scratch()), a, name, buffers)
 
     def place(self, d: Array, name: str, buffers: Buffers) -> Rows:

@@ -1,4 +1,4 @@
-"""What the caller gave as sequences, in the kernels' order of axes, and the way back to the caller's."""
+"""The caller's sequences in the kernels' order of axes, and conversion back to the caller's order."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ class Batch:
         (T, B, D); (B, T, D) with ``batch_first``; (T, D) for one sequence; or a list of (T_i, D): see
         :func:`elman.lists.is_list`.
     lengths : array_like of int, shape (B,), optional
-        Valid steps of each sequence.
+        Number of valid steps of each sequence.
     reset : array_like of bool, optional
-        Shaped as x without its last axis: True where a sequence starts anew before the step.
+        Shaped as x without its last axis: True where a sequence restarts before the step.
     input_size : int
-        Numbers D.
+        Number D of inputs per step.
     dtype : numpy.dtype
         Type to convert to.
     batch_first : bool
-        Order of the caller's axes.
+        Whether the caller's axes are (B, T, ...).
 
     Attributes
     ----------
     x : ndarray, shape (T, B, D)
         C-contiguous.
     T, B : int
-        Steps of the longest sequence, and sequences.
+        Number of steps of the longest sequence, and number of sequences.
     lengths : ndarray of int, shape (B,), or None
-        None where all have T steps.
+        None if all have T steps.
     rows : Rows
         The inputs as rows ``t * B + b``.
 
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If something does not fit; a number that is not finite counts at the valid steps only.
+        If something does not fit; numbers that are not finite are refused at valid steps only.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class Batch:
 
     @property
     def leading(self) -> tuple[int, ...]:
-        """The axes of the caller's array but for the last: (T, B), (B, T), or (T,) for one sequence."""
+        """The axes of the caller's array without the last: (T, B), (B, T), or (T,) for one sequence."""
         return (self.T,) if self.single else (self.B, self.T) if self.batch_first else (self.T, self.B)
 
     def _lengths(self) -> list[int]:
         return [self.T] * self.B if self.lengths is None else self.lengths.tolist()
 
     def outward(self, y: Array) -> Any:
-        """(T, B, ...) to what the caller gave: a view, or a list of views."""
+        """Convert (T, B, ...) to the caller's form: a view, or a list of views."""
         if self.listed:
             return [y[:n, b] for b, n in enumerate(self._lengths())]
         if self.single:
@@ -120,12 +120,12 @@ class Batch:
         return y[:, None] if self.single else y.swapaxes(0, 1) if self.batch_first else y
 
     def inward(self, y: Any, name: str, width: int, dtype: np.dtype[Any]) -> Array:
-        """A gradient of an output of ``width`` numbers, shaped as the caller has it, to C-contiguous (T, B, width).
+        """Convert the gradient of an output of ``width`` numbers from the caller's form to C-contiguous (T, B, width).
 
         Raises
         ------
         ShapeError, DTypeError, ArgumentError
-            If it does not fit; what stands in the padding may be anything.
+            If it does not fit; the padding may hold anything.
         """
         if self.listed:
             lengths = self._lengths()
@@ -147,7 +147,7 @@ class Batch:
         return out
 
     def outer_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """An index of (T, B, ...) as one of what the caller gave."""
+        """Convert an index into (T, B, ...) to one into what the caller gave."""
         t, b, *rest = index
         order = (t,) if self.single else (b, t) if self.batch_first or self.listed else (t, b)
         return (*order, *rest)

@@ -1,10 +1,10 @@
 """Backpropagation through time in one direction, window by window from the last step to the first.
 
 What a window needs is still in the cache when its weight gradients are formed, and the gradients of pre-activations
-take the memory of one window only. Sums over steps are chains that the next window carries on, so no bit depends on
-the windows, nor on whether their states were kept or made again.
+take the memory of one window only. Sums over steps are chains that the next window continues, so no bit depends on the
+windows, nor on whether their states were stored or computed again.
 
-A window that no gradient enters, since all of it has vanished, is passed over: it would add zeros. See
+A window that no gradient enters, because all of it has vanished, is skipped: it would add zeros. See
 :meth:`Descent.over`.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...kernels import parallel, tile
 from ...kernels.squares import roots
 from ...kernels.vector import lanes_of
-from ...linearization.norms import SMALLEST_SUM, row_norms, safe_norm
+from ...norms import SMALLEST_SUM, row_norms, safe_norm
 from .buffers import scratch
 from .direction import Direction
 from .layout import Layout
@@ -31,31 +31,31 @@ from .views import Record, states_read, window_of
 Array = NDArray[Any]
 
 WINDOW_BYTES, WINDOW_ROWS = 1 << 22, 4 * tile.BLOCK
-"""What a window's states, gates and gradients may take, about what the caches hold; and rows that it has at least,
-since each window reads and writes all the sums of weight gradients."""
+"""Memory for a window's states, gates and gradients, about what the caches hold; and the fewest rows of a window, since
+each reads and writes all the sums of weight gradients."""
 
 WINDOW_FLOPS = 50 * parallel.SPLIT_FLOPS
-"""Operations below which the sweep of a window is not worth another hand-over to the threads."""
+"""Operations below which the sweep of a window is not worth starting the threads once more."""
 
 
 def cached_steps(d: Direction, B: int) -> int:
-    """Steps of B rows whose states, gates and gradients take :data:`WINDOW_BYTES`."""
+    """Number of steps of B rows whose states, gates and gradients take :data:`WINDOW_BYTES`."""
     layout = d.layout
     row = (layout.s_rs * d.kernels.stretch + layout.g_rs + layout.d_rs + layout.D) * layout.dtype.itemsize
     return WINDOW_BYTES // (row * max(B, 1))
 
 
 class Descent:
-    """The way back through a record.
+    """A backward pass through a record.
 
     Parameters
     ----------
     d : Direction
-        Of the record.
+        The direction of the record.
     params : mapping of str to ndarray
-        The weights it was made with.
+        The weights with which it was made.
     record : Record
-        With all states, or with those before some of the steps.
+        It has all states, or those before some of the steps.
     d_output : Rows or None
         ``dL/d output`` (outer_T * outer_B, R) in the caller's order; None for zero.
     d_state : ndarray, shape (outer_B, n_states, H), or None
@@ -64,19 +64,19 @@ class Descent:
     Attributes
     ----------
     rows : ndarray, flat
-        The gradient of the state before the step that was reached, B padded rows.
+        The gradient of the state before the step that has been reached, B padded rows.
     squares : ndarray, flat float64
-        ``|dL/ds_{t+1}|^2`` for each row t * B + b and state, of the valid rows; 1 elsewhere.
+        ``|dL/ds_{t+1}|^2`` for each valid row t * B + b and state; 1 elsewhere.
     norms : ndarray, shape (T, B, n_states), or None
-        Receives the roots of these by scaling, if it is there and every window has one step.
+        Receives the square roots of these, with scaling, if it is given and every window has one step.
     sums : WeightSums or None
-        What the windows' gradients are added to, if anything.
+        Where the windows' gradients are added, if anywhere.
     below : int
         Windows that end after this step are left out; by default none.
     watched : bool
-        Whether to note the last window but one, or one before it, where a sum of squares may have underflowed.
+        Whether to note the first window swept, other than the last in time, in which a sum of squares may underflow.
     noted : (int, ndarray) or None
-        The step after it, and ``rows`` as they entered it.
+        The step after that window, and ``rows`` as they entered it.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class Descent:
         self.noted: tuple[int, Array] | None = None
 
     def windows(self, steps: int | None = None) -> Iterator[tuple[Record, Rows | None]]:
-        """Sweep back; yield each window and the gradients of its pre-activations, valid rows only, the last one first.
+        """Sweep back; yield each window, the last first, and the gradients of its pre-activations, valid rows only.
 
-        These are None where they are zero and leave everything as it is.
+        The gradients are None if they are zero and would change nothing.
 
         Parameters
         ----------
         steps : int, optional
-            How many a window has; by default as many as the caches hold.
+            Number of steps per window; by default as many as the caches hold.
         """
         layout, schedule = self.d.layout, self.record.schedule
         if not schedule.T * schedule.B:
@@ -127,7 +127,7 @@ class Descent:
                 yield window, delta
 
     def _kept(self) -> Iterator[Record]:
-        """Pieces with all their states, the last first: the record, or what is made again from its checkpoints."""
+        """Pieces with all their states, the last first: the record, or what is computed again from its checkpoints."""
         record, n = self.record, self.record.checkpoint
         if not n:
             yield record
@@ -143,13 +143,13 @@ class Descent:
         return max(1, cached_steps(d, B), WINDOW_ROWS // B, int(least / (flops * B)))
 
     def over(self, window: Record, dY: Array, y_rs: int) -> bool:
-        """Whether no gradient enters the window, not the last one, so that the sweep would leave all bits as they are.
+        """Whether no gradient enters the window, other than the last, so that a sweep would change no bit.
 
-        Not one bit of the carried rows is set: a product begins with +0 and stays so, and a gate is not negative. Nor
-        is there a -0 among the sums, to which zeros of either sign would be added.
+        All bits of the carried rows are then 0: a product begins with +0 and stays so, and a gate is not negative. Nor
+        is there a -0 among the sums, which adding zeros of either sign might change.
         """
         layout, schedule = self.d.layout, window.schedule
-        # many a pass has one window, and would pay for the look at it
+        # most small passes have one window, and need not be looked at
         if schedule.first + schedule.T == self.record.schedule.T:
             return False
         bits = f"u{layout.dtype.itemsize}"
@@ -182,7 +182,7 @@ class Descent:
 
     @staticmethod
     def _valid(window: Record) -> Array:
-        """Which rows have which of its steps, (T, B)."""
+        """Which rows have which of the window's steps, (T, B)."""
         schedule = window.schedule
         valid: Array = np.arange(schedule.B) < schedule.active[: schedule.T, None]
         return valid
@@ -192,7 +192,7 @@ class Descent:
         return self.squares[schedule.first * n : (schedule.first + schedule.T) * n]
 
     def _output_gradient(self, window: Record) -> tuple[Array, int]:
-        """``dL/d output`` in kernel order, and how far apart its rows are."""
+        """``dL/d output`` in kernel order, and the stride of its rows."""
         layout, schedule = self.d.layout, window.schedule
         if self.d_output is None:
             return layout.nothing, 0
@@ -214,7 +214,7 @@ class WeightSums:
         self.sums = Sums("dW", self.height, layout.d_rs, layout.dtype)
 
     def add(self, window: Record, delta: Rows) -> None:
-        """Add a window's valid rows, of which ``delta`` are the gradients."""
+        """Add a window's valid rows, whose gradients are ``delta``."""
         layout, schedule = self.layout, window.schedule
         rows, U = schedule.T * schedule.B, layout.Hp // lanes_of(layout.dtype.itemsize)
         x = schedule.compact(window.x, layout.D, "x")
@@ -232,7 +232,7 @@ class WeightSums:
         self.sums.add(delta.flat, delta.n, layout.vectors, flops, piece)
 
     def recurrent_norm(self) -> float:
-        """Frobenius norm of what belongs to W_hh, in float64."""
+        """Frobenius norm of the part that belongs to W_hh, in float64."""
         layout, first = self.layout, 1 + self.layout.D
         rows = self.sums.finish().reshape(1 + self.height, layout.d_rs)[first : first + layout.R]
         rows = rows[:, : layout.cell.blocks * layout.Hp]
@@ -255,14 +255,14 @@ def backward(
     d_x : ndarray, shape (outer_T * outer_B, D), or None
         Receives ``dL/dx`` at the valid steps.
     add : bool
-        Whether that is added to what stands there.
+        Whether that is added to what ``d_x`` already holds.
 
     Returns
     -------
     d_initial : ndarray, shape (B, n_states, H)
         Gradient of the initial state of every row.
     norms : ndarray, shape (T, B, n_states), float64
-        ``|dL/ds_{t+1}|`` in kernel order, of the valid rows.
+        ``|dL/ds_{t+1}|`` of the valid rows, in kernel order.
     """
     layout = d.layout
     descent, sums = Descent(d, params, record, d_output, d_state), WeightSums(layout)
@@ -294,7 +294,7 @@ def backward(
 def weight_norms(
     d: Direction, params: Mapping[str, Array], record: Record, d_output: Rows | None, d_state: Array | None
 ) -> Array:
-    """What each step of sequences of one length adds to ``dL/dW_hh``: its Frobenius norm, (T,), in kernel order."""
+    """Frobenius norm (T,) of each step's term of ``dL/dW_hh``, in kernel order, for sequences of one length."""
     norms = np.zeros(record.schedule.T)
     for window, delta in Descent(d, params, record, d_output, d_state).windows(steps=1):
         if delta is not None:
@@ -305,7 +305,7 @@ def weight_norms(
 
 
 def _input_gradient(d: Direction, P: Any, window: Record, delta: Rows | None, out: Array, add: bool) -> None:
-    """Write a window's ``dL/dx``, or add it to what stands there."""
+    """Write a window's ``dL/dx`` to ``out``, or add it."""
     schedule, D = window.schedule, d.layout.D
     if delta is None:
         made = Rows(np.zeros(schedule.n_valid * D, d.layout.dtype), D, schedule.n_valid)

@@ -1,4 +1,4 @@
-"""One cell run over one direction of one layer: slabs over threads, and what a kernel's status means."""
+"""One cell run over one direction of one layer: slabs for threads, and the meaning of a kernel's status."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...errors import NonFiniteError
 from ...kernels import parallel, tile
 from ...kernels.vector import lanes_of
 from .buffers import Buffers, scratch
-from .layout import Layout, Panels
+from .layout import Layout, Panels, state_overflow
 from .rows import ROWS, Rows
 from .schedule import Schedule
 from .views import Record, slots_of, window_of
@@ -20,7 +20,7 @@ from .zoneout import kernels_of
 
 Array = NDArray[Any]
 PROJECT_BYTES = 1 << 16
-"""Size of W_ih from which it pays to project the inputs of several steps together: twice a first-level cache."""
+"""Size of W_ih above which it pays to project the inputs of several steps together: twice a first-level cache."""
 
 PROJECTED_ROWS = 64
 """Rows projected together: enough to hide the reading of the weights, few enough to stay in the cache."""
@@ -34,14 +34,14 @@ class Direction:
     layout : Layout
         Where the cell's numbers lie.
     zoneout : tuple of float
-        For each state, the share that a unit keeps from the step before; zeros for none.
+        For each state, the fraction that a unit keeps from the step before; zeros for none.
     reverse : bool
         Whether it reads its sequences from the last step to the first.
 
     Attributes
     ----------
     uninterrupted : bool
-        Whether the cell's own kernel goes from step to step, so that the states that are kept are the outputs.
+        Whether the cell's own kernel runs from step to step, so that the stored states are the outputs.
     """
 
     def __init__(self, layout: Layout, zoneout: tuple[float, ...], reverse: bool) -> None:
@@ -49,7 +49,7 @@ class Direction:
         self.uninterrupted = self.kernels.stretch == 1
 
     def start(self, params: Mapping[str, Array], schedule: Schedule, state: Array | None, rows: Array) -> None:
-        """Write the initial states: the caller's where a row carries on, else the learned ones, or zeros."""
+        """Write the initial states: the caller's where a row continues, else the learned ones, or zeros."""
         layout = self.layout
         rows[:] = 0
         if state is None and layout.initial[0] not in params:
@@ -65,7 +65,7 @@ class Direction:
             view[schedule.carried] = state[schedule.sequence[schedule.carried]]
 
     def _input(self, schedule: Schedule, x: Rows, buffers: Buffers) -> Rows:
-        """Inputs in kernel order, where that is not the caller's."""
+        """Inputs in kernel order, if that is not the caller's."""
         layout, n = self.layout, schedule.T * schedule.B
         flat = buffers.take("x" + layout.suffix, n * layout.D, layout.dtype)
         ordered = Rows(flat, layout.D, n)
@@ -83,20 +83,20 @@ class Direction:
         panels : Panels
             The weights, packed.
         state : ndarray, shape (outer_B, n_states, H), or None
-            Initial state; the learned one, or zero, if None.
+            Initial state; if None, the learned one or zero.
         keep : bool
-            Whether all states and gates stay in ``buffers``; else only the last.
+            Whether all states and gates are stored in ``buffers``; else only the last state.
         out : Rows or None
             Receives the outputs (outer_T * outer_B, R), at the valid steps.
         kept : ndarray, shape (outer_T * outer_B, n_states, H), or None
-            For a direction with zoneout in training: see there.
+            For a direction with zoneout in training: see ``Noise.zoneout``.
         checkpoint : int
-            Keep the state before every so many steps instead, and the last one; 0 for all.
+            Store only the state before every ``checkpoint``-th step, and the last one; 0 for all.
 
         Raises
         ------
         NonFiniteError
-            Naming the first step and sample.
+            With the first step and sample.
         """
         layout, T, B = self.layout, schedule.T, schedule.B
         if checkpoint:
@@ -113,7 +113,7 @@ class Direction:
             for t0 in range(0, T, checkpoint):
                 self._carry(record, t0, panels, out)
         elif T * B and out is not None and schedule.base is not None and self.uninterrupted and slots > 2:
-            # the states that are kept are the outputs, and have to be moved in any case
+            # the stored states are the outputs, and must be moved in any case
             self._run(record, panels, None)
             schedule.scatter(Rows(states[B * layout.s_rs :], layout.s_rs, T * B), out, layout.R)
         elif T * B:
@@ -134,11 +134,11 @@ class Direction:
         return piece
 
     def _carry(self, record: Record, t0: int, panels: Panels, out: Rows | None) -> None:
-        """Run one window of a checkpointed pass, and keep what its last steps leave in each row."""
+        """Run one window of a checkpointed pass, and store the last state of each row."""
         piece, s_rs = self.again(record, t0, panels, out), self.layout.s_rs
         schedule, after, B = piece.schedule, t0 // record.checkpoint + 1, piece.schedule.B
         last = record.stretch * schedule.lengths * B + np.arange(B)
-        # whole rows: what stands beyond the units must stay finite as well
+        # whole rows: the padding beyond the units must stay finite as well
         record.states.reshape(-1, B, s_rs)[after] = piece.states.reshape(-1, s_rs)[last]
 
     def _run(self, record: Record, panels: Panels, out: Rows | None) -> None:
@@ -178,10 +178,10 @@ class Direction:
             raise self.failure(record, *min(failed))
 
     def _projected_steps(self, schedule: Schedule) -> int:
-        """How many steps' inputs to project together; 0 where each step does so by itself.
+        """Number of steps whose inputs are projected together; 0 if each step projects its own.
 
-        With fewer rows than a tile takes, a step's product waits for its weights. Those of the input need not be read
-        anew at every step: the products of some steps have rows enough.
+        With fewer rows than a tile has, the time of a step's product is that of reading its weights. The input's
+        weights need not be read at every step: several steps together have enough rows.
         """
         T, B = schedule.T, schedule.B
         if B >= ROWS or T == 1 or not self._wide_input:
@@ -195,11 +195,11 @@ class Direction:
 
     @property
     def in_one_piece(self) -> bool:
-        """Whether a kernel can go over all steps at once, however few rows there are."""
+        """Whether a kernel can run over all steps at once, however few rows there are."""
         return self.uninterrupted and not self._wide_input
 
     def _projected(self, x: Rows, first: int, last: int, panels: Panels) -> Array:
-        """Where the sums of the rows of x start that have what x adds: ``bias + x W_ih^T``."""
+        """The initial values of the sums for rows of x: ``bias + x W_ih^T``."""
         layout = self.layout
         blocks, V = len(panels.bias), layout.n_gates * layout.Hp // lanes_of(layout.dtype.itemsize)
         out = scratch().take("projected", (last - first) * blocks, layout.dtype)
@@ -213,18 +213,18 @@ class Direction:
         return out
 
     def flops(self, rows: int, k: int) -> float:
-        """Floating-point operations of the products of rows of k numbers with weights of all gates."""
+        """Floating-point operations of products of rows of k numbers with the weights of all gates."""
         return 2.0 * rows * k * self.layout.H * self.layout.n_gates
 
     def _slabs(self, schedule: Schedule, unit: int, flops: float) -> list[tuple[int, int]]:
-        """Rows for each thread, of about as many steps together."""
+        """Rows for each thread, with about equal numbers of steps in total."""
         return parallel.slabs(schedule.B, unit, flops, None if schedule.full else schedule.lengths)
 
     def failure(self, record: Record, t: int, b0: int, b1: int) -> NonFiniteError:
-        """What to raise when a kernel stopped at step t of the rows b0 .. b1, with the caller's step and sample."""
+        """The error for a kernel that stopped at step t of the rows b0 .. b1, with the caller's step and sample."""
         layout, schedule = self.layout, record.schedule
         n = min(b1, int(schedule.active[t])) - b0
-        # the kernel wrote the slot after the one of step t
+        # the kernel wrote the slot after that of step t
         slot = (record.slot(t) + 1) % record.slots * schedule.B
         view = layout.state_view(record.states[(slot + b0) * layout.s_rs :], n)
         found = [
@@ -234,11 +234,9 @@ class Direction:
             raise AssertionError(f"{layout.label}: cell.forward returned step {t}, at which every state is finite")
         b, i = found[0]
         step, sample = schedule.caller_place(t, b0 + b)
-        return NonFiniteError(
-            f"{layout.label}: the state {layout.cell.states[i]} must stay finite, but stopped being so at step {step} "
-            f"of sample {sample}; the weights or inputs are too large: scale weight_hh down, or clip gradients while "
-            "training",
-            what="state", layer=layout.label, gate=layout.cell.states[i], step=step, sample=sample,
+        return state_overflow(
+            layout, i, step, sample,
+            "the weights or inputs are too large: scale weight_hh down, or clip gradients while training",
         )  # fmt: skip
 
     def sweep(
@@ -250,9 +248,9 @@ class Direction:
 
         def work(b0: int, b1: int) -> None:
             kernel(
-                layout.code, d_output, y_rs, P_back, layout.zero, record.states, layout.s_rs, record.gates, layout.g_rs,
-                delta, layout.d_rs, d_state, squares, layout.H, layout.R, schedule.B, K, int(keep), schedule.active,
-                t0, t1, b0, b1,
+                layout.code, d_output, y_rs, P_back, record.states, layout.s_rs, record.gates, layout.g_rs, delta,
+                layout.d_rs, d_state, squares, layout.H, layout.R, schedule.B, K, int(keep), schedule.active, t0, t1,
+                b0, b1,
             )  # fmt: skip
 
         flops = self.flops((t1 - t0) * schedule.B * K, layout.R)
@@ -304,5 +302,5 @@ class Direction:
 
 
 def _broken(rows: Array) -> Any:
-    """Which rows (n, size) hold something not finite."""
+    """Which rows of (n, size) hold a number that is not finite."""
     return ~np.isfinite(rows).all(axis=1)

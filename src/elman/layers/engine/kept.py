@@ -1,7 +1,7 @@
-"""What was made from parameters, for as long as those do not change.
+"""Objects made from parameters, reused as long as the parameters do not change.
 
-Parameters are ordinary arrays that anyone may edit at any time, so there is nothing that would tell of a change. The
-weights themselves are compared with what they were, bit by bit; that reads them once, where packing moves each of them.
+Parameters are ordinary arrays that anyone may edit at any time, so that nothing reports a change. Therefore the weights
+themselves are compared with their earlier values, bit by bit; this reads them once, while packing moves each of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Version(NamedTuple):
 
     @classmethod
     def of(cls, theta: NDArray[Any]) -> Version:
-        """The present ones."""
+        """The present bits of ``theta``."""
         return cls(theta.size, [theta[i : i + CHUNK].tobytes() for i in range(0, theta.size, CHUNK)])
 
     def same(self, theta: NDArray[Any]) -> bool:
@@ -43,7 +43,7 @@ class Version(NamedTuple):
         return True
 
     def first_change(self, theta: NDArray[Any]) -> int:
-        """Index of the first number of a vector of as many that has other bits."""
+        """Index of the first number with other bits, in a vector of the same size."""
         kind = np.dtype(f"u{theta.itemsize}")
         before = np.frombuffer(b"".join(self.chunks), kind)
         return int(np.flatnonzero(before != theta.view(kind))[0])
@@ -55,17 +55,17 @@ class _Snapshot(NamedTuple):
 
 
 class Kept(Generic[Made]):
-    """Something made from a parameter vector, and the vector's bits at that time; empty in a copy or a pickle."""
+    """An object made from a parameter vector, and the vector's bits at that time; empty in a copy or a pickle."""
 
     def __init__(self) -> None:
         self._snapshot: _Snapshot | None = None
 
     def get(self, theta: NDArray[Any], make: Callable[[], Made]) -> Made:
-        """What ``make`` made when it was last called, or, if ``theta`` has changed since, what it makes now."""
+        """The last result of ``make``, or a new one if ``theta`` has changed since then."""
         snapshot = self._snapshot
         if snapshot is None or not snapshot.version.same(theta):
             version = Version.of(theta)
-            # one assignment, so that threads see an old pair or a new one
+            # a single assignment, so that threads see the old pair or the new one
             self._snapshot = snapshot = _Snapshot(version, make())
         made: Made = snapshot.made
         return made

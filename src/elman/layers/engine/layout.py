@@ -1,4 +1,4 @@
-"""Where the numbers of one direction lie: names, padded rows, packed weights. Knows no cell by name."""
+"""Where the numbers of one direction of any cell lie: names, padded rows, packed weights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Panels(NamedTuple):
 
 
 class Layout:
-    """Sizes and names of a cell's arrays, as its record gives them.
+    """Sizes and names of a cell's arrays, from its record.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Layout:
     variant : str
         One of ``cell.variants``.
     D, H, R : int
-        Sizes of input, of the gates, and of the output; R is H unless the cell projects.
+        Sizes of the input, of the gates, and of the output; R is H unless the cell projects.
     dtype : numpy.dtype
         float32 or float64.
     suffix : str
@@ -62,7 +62,7 @@ class Layout:
         self.s_rs = tile.row_stride(self.n_states * self.Hp, size)
         self.g_rs = tile.row_stride(len(cell.stored) * self.Hp, size)
         self.d_rs = tile.row_stride((cell.blocks + cell.projects) * self.Hp, size)
-        # W_ih feeds the first n_gates blocks of a row and W_hh the last ones; a product reads so many numbers of them
+        # W_ih feeds the first n_gates blocks of a row and W_hh the last ones; a product reads this many numbers of them
         self.reach = (self.n_gates - 1) * self.Hp + H
         self.h_first = cell.blocks - self.n_gates
         fed = cell.x_blocks, cell.h_blocks
@@ -94,7 +94,7 @@ class Layout:
 
     @cached_property
     def nothing(self) -> Array:
-        """No numbers."""
+        """An empty array."""
         return np.empty(0, self.dtype)
 
     @cached_property
@@ -114,7 +114,7 @@ class Layout:
         return {}
 
     def _plan(self, biased: bool) -> tuple[Blocks, Blocks]:
-        """From the vector of parameters to panels; from rows [1, x, h] of blocks, then rows m, to such a vector."""
+        """Blocks from the parameter vector to panels, and from rows [1, x, h] of blocks, then rows m, to the vector."""
         if biased not in self._plans:
             G, D, R, H, Hp = self.n_gates * self.H, self.D, self.R, self.H, self.Hp
             hh, hr = self.start_hh, self.start_bias + 2 * G * biased
@@ -132,9 +132,9 @@ class Layout:
         return self._plans[biased]
 
     def vector(self, params: Mapping[str, Array]) -> Array:
-        """The parameters as they lie one after the other in a layer's vector, in the order of :meth:`shapes`.
+        """The parameters one after the other, as in a layer's vector, in the order of :meth:`shapes`.
 
-        A view of that vector, which may go on behind them, if they are of one; else a copy.
+        If they lie in one vector, this is a view of it, which may extend beyond them; else a copy.
         """
         theta: Array | None = getattr(params, "theta", None)
         if theta is None:
@@ -143,7 +143,7 @@ class Layout:
         return theta[params.slices[self.weight_ih][0].start :]  # type: ignore[attr-defined]
 
     def unpack_gradients(self, sums: Array, out: Mapping[str, Array]) -> None:
-        """Bring rows [1, x, h] of padded blocks, flat, to the parameters' own shapes and order of gates."""
+        """Convert rows [1, x, h] of padded blocks, flat, to the parameters' own shapes and order of gates."""
         self._plan(self.bias_ih in out)[1].transpose(sums, self.vector(out))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class Layout:
         Raises
         ------
         NonFiniteError
-            If the sum of the two biases overflows: tanh would make a number of it.
+            If the sum of the two biases overflows: tanh would turn it into a finite number.
         """
         biased, blocks = self.bias_ih in params, self.cell.blocks * self.Hp
         theta, P = self.vector(params), buffers.take("panels", self.bias_at + blocks, self.dtype, weights=True)
@@ -198,7 +198,7 @@ class Layout:
         return P
 
     def state_view(self, rows: Array, n: int) -> Array:
-        """``n`` padded state rows as an array (n, n_states, H): a view, whose first state counts R numbers."""
+        """``n`` padded state rows as an array (n, n_states, H): a view, in which only R numbers of the first count."""
         step = self.dtype.itemsize
         shape, strides = (n, self.n_states, self.H), (self.s_rs * step, self.Hp * step, step)
         return np.ndarray(shape, self.dtype, rows, 0, strides)
@@ -215,3 +215,13 @@ class Layout:
         """State vectors (n, S), a copy, from padded flat rows."""
         view = self.state_view(rows, n)
         return np.concatenate([view[:, i, :size] for i, size in enumerate(self.state_sizes)], axis=1)
+
+
+def state_overflow(layout: Layout, state: int, step: int, sample: int, cure: str) -> NonFiniteError:
+    """What to raise where a state, given by its index, stopped being finite."""
+    part = layout.cell.states[state]
+    return NonFiniteError(
+        f"{layout.label}: the state {part} must stay finite, but stopped being so at step {step} of sample {sample}; "
+        f"{cure}",
+        what="state", layer=layout.label, gate=part, step=step, sample=sample,
+    )  # fmt: skip

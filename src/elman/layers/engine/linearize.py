@@ -1,4 +1,4 @@
-"""The tangent dynamics of a layer: products with its Jacobians by the tangent and backward kernels."""
+"""The tangent dynamics of a layer: products with its Jacobians, by the tangent and backward kernels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from ...errors import ArgumentError
 from ...kernels.squares import row_squares
 from ...linearization import ElementwiseFactors, Linearization
-from ...linearization.norms import out_of_range, safe_norm
+from ...norms import out_of_range, safe_norm
 from .affine import Affine
 from .buffers import Fresh, scratch
 from .direction import Direction
 from .rows import Rows
+from .tangents import Tangents
 from .views import Record, last_state, state_slots
 
 Array = NDArray[Any]
@@ -25,18 +26,18 @@ class LayerLinearization(Linearization):
     """A layer's Jacobians along the trajectories of a record; a snapshot of the weights.
 
     See :class:`elman.Linearization` for what it offers. The state is what one step carries to the next: ``h`` for the
-    Elman cell, (h, c) for the LSTM; for a stack the states of all layers, one after the other. Within a step a layer
-    reads what the one below has just made, so a stack is pushed step by step, and a single layer a whole window at
-    once.
+    Elman cell, (h, c) for the LSTM; for a stack, the states of all layers, one after the other. Within a step, each
+    layer reads the new output of the one below, so a stack is pushed step by step, and a single layer a whole window
+    at once.
 
     Parameters
     ----------
     directions : list of Direction
-        One a layer.
+        One for each layer.
     params : mapping of str to ndarray
-        Copied.
+        The weights, which are copied.
     records : tuple of Record
-        Of a pass over sequences of one length.
+        Records of a pass over sequences of one length.
     """
 
     def __init__(self, directions: list[Direction], params: Mapping[str, Array], records: tuple[Record, ...]) -> None:
@@ -56,12 +57,12 @@ class LayerLinearization(Linearization):
         return np.ascontiguousarray(last_state(layout, self._records[-1])[:, 0, : layout.R])
 
     def check_weights(self, params: Mapping[str, Array]) -> None:
-        """Refuse to be used beside other weights.
+        """Refuse to be used together with other weights.
 
         Raises
         ------
         ArgumentError
-            Naming the first parameter that differs.
+            With the first parameter that differs.
         """
         for name, view in params.items():
             if view.tobytes() != self._params[name].tobytes():
@@ -75,7 +76,7 @@ class LayerLinearization(Linearization):
         return np.split(v.reshape(-1, self.state_size), self._ends[:-1], axis=1)
 
     def _windows(self, t0: int, t1: int) -> list[tuple[int, int]]:
-        """What can be pushed at once."""
+        """The windows of steps that can be pushed at once."""
         return [(t0, t1)] if len(self._directions) == 1 else [(t, t + 1) for t in range(t0, t1)]
 
     def _jvp(self, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
@@ -104,7 +105,7 @@ class LayerLinearization(Linearization):
         return np.concatenate(out, axis=1).reshape(v.shape)
 
     def _input_tangent(self, i: int, below: Rows) -> Array:
-        """What the tangents of the layer below add to the pre-activations of layer i: flat rows of its blocks."""
+        """What the tangents of the layer below add to the pre-activations of layer i: flat rows of blocks."""
         layout = self._layouts[i]
         out = np.zeros((below.n, layout.d_rs), self.dtype)
         H, affine = layout.H, Affine(layout.D, layout.H, self.dtype)
@@ -131,7 +132,7 @@ class LayerLinearization(Linearization):
                 delta = np.empty(n * K * layout.d_rs, self.dtype)
                 dY, y_rs = self._at_step(above, a, n * K)
                 d.sweep(self._records[i], dY, y_rs, self._back[i], delta, rows[i], own.reshape(-1), K, False, a, b)
-                # the kernel notes what enters each step; what leaves step t enters step t - 1
+                # the kernel records what enters each step; what leaves step t enters step t - 1
                 squares[t1 - b : t1 - a - 1] += own[a : b - 1][::-1].sum(axis=3)
                 squares[t1 - a - 1] += row_squares(layout.state_view(rows[i], n * K)).sum(axis=1).reshape(n, K)
                 if i:
@@ -144,11 +145,11 @@ class LayerLinearization(Linearization):
         return np.concatenate(out, axis=1).reshape(u.shape)
 
     def _correct(self, norms: Array, squares: Array, v: Array, steps: range, product: Any) -> None:
-        """Norms whose squares left the range of float64: from there the same steps once more, one by one, and scaled.
+        """Correct norms whose squares left the range of float64: repeat the steps from there one by one, with scaling.
 
-        The kernels keep no vector but the last. Squares of float32 numbers all fit.
+        The kernels store no vector but the last. Squares of float32 numbers all fit.
         """
-        hard = out_of_range(squares) & v.any(axis=-1)  # a zero vector stays one
+        hard = out_of_range(squares) & v.any(axis=-1)  # a zero vector stays zero
         if self.dtype != np.float64 or not hard.any():
             return
         first = int(np.flatnonzero(hard.any(axis=(1, 2)))[0])
@@ -181,6 +182,16 @@ class LayerLinearization(Linearization):
         (d,), layout, p = self._directions, self._layouts[0], self._params
         weights = [p[name].reshape(-1) for name in (layout.weight_hh, layout.weight_hr) if name in p]
         return d.jacobian(self._records[0], np.concatenate(weights), t, sequence)
+
+    def tangents(self, K: int) -> Tangents:
+        """K tangent vectors for each sequence, with the gradient of any function of them.
+
+        Raises
+        ------
+        ArgumentError
+            If the layer has zoneout, or its cell has no steps that work on dual numbers.
+        """
+        return Tangents(self._directions, self._params, self._records, K)
 
     @property
     def factors(self) -> ElementwiseFactors | None:

@@ -1,7 +1,7 @@
-"""What is drawn for one training pass: dropout between layers and of recurrent connections.
+"""Random draws of one training pass: dropout between layers, dropout of recurrent connections, zoneout.
 
-A pass that draws nothing is an evaluation. Which of the two is meant has to be said where it makes a difference, so
-that neither is ever forgotten silently.
+A pass that draws nothing is an evaluation. Where it makes a difference, the caller must say which of the two is meant,
+so that neither happens by oversight.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...validation.scalars import flag, probability
 Array = NDArray[Any]
 
 DRAWN = 1 << 13
-"""Numbers drawn at once, where a byte of each is kept: they stay in the cache, and the order is that of one call."""
+"""Numbers drawn at once if a byte of each is stored: they stay in the cache, in the same order as from one call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +29,9 @@ class Noise:
     Attributes
     ----------
     between : tuple of ndarray (T * B, width) or None
-        For each layer, what its output is multiplied by before the next layer reads it.
+        For each layer, the factors of its output before the next layer reads it.
     recurrent : tuple of ndarray (R,) or None
-        For each direction, what the columns of W_hh are multiplied by: 0 for a unit that no unit listens to.
+        For each direction, the factors of the columns of W_hh: 0 for a unit whose recurrent connections are cut.
     zoneout : tuple of ndarray (T * B, n_states, H) of uint8, or None
         For each direction, which states are kept from the step before: 1, or 0.
     """
@@ -48,11 +48,11 @@ class Regularizer:
     Attributes
     ----------
     dropout : float
-        Share of the numbers between layers that a training pass sets to 0.
+        Fraction of the numbers between layers that a training pass sets to 0.
     recurrent_dropout : float
-        Share of the units whose recurrent connections a training pass cuts, the same at every step.
+        Fraction of the units whose recurrent connections a training pass cuts, the same units at every step.
     zoneout : tuple of float
-        For each state, the share that a training pass keeps from the step before.
+        For each state, the fraction that a training pass keeps from the step before.
     """
 
     dropout: float
@@ -61,12 +61,12 @@ class Regularizer:
 
     @classmethod
     def checked(cls, dropout: Any, recurrent_dropout: Any, zoneout: Any, states: tuple[str, ...]) -> Regularizer:
-        """From the arguments of a layer.
+        """Make it from the arguments of a layer.
 
         Raises
         ------
         DTypeError, ArgumentError
-            For anything but numbers from 0 to below 1, or not one per state.
+            For anything but numbers of at least 0 and less than 1, or if there is not one per state.
         """
         rates = zoneout if isinstance(zoneout, tuple | list) else (zoneout,) * len(states)
         if len(rates) != len(states):
@@ -85,8 +85,8 @@ class Regularizer:
     def draw(self, rng: Any, layers: int, directions: int, rows: int, R: int, H: int, dtype: np.dtype[Any]) -> Noise:
         """Draw the factors of one training pass over ``rows`` steps of all sequences.
 
-        Kept numbers are divided by the share that is kept, so that an evaluation need not scale anything. Zoneout
-        needs no scale: it takes the mean of what training draws.
+        Numbers that are not dropped are divided by the fraction kept, so that an evaluation need not scale anything.
+        Zoneout needs no scale: an evaluation uses the mean of what training draws.
         """
         rng = generator(rng)
 
@@ -96,7 +96,7 @@ class Regularizer:
         def zoned() -> Array | None:
             if not any(self.zoneout):
                 return None
-            # one number for all is compared several times as fast
+            # comparing with one number for all is several times as fast
             rates = np.array(self.zoneout)[:, None] if len(set(self.zoneout)) > 1 else self.zoneout[0]
             drawn = np.empty((rows, len(self.zoneout), H), np.uint8)
             some = max(1, DRAWN // max(1, drawn[:1].size))
@@ -120,7 +120,7 @@ def choose(regularizer: Regularizer, training: bool | None, rng: Any) -> bool:
     Raises
     ------
     ArgumentError, DTypeError
-        If it makes a difference and was not said, ``rng`` was given to an evaluation, or it is no truth value.
+        If ``training`` is missing where it makes a difference or is not a truth value, or an evaluation has an ``rng``.
     """
     if training is None:
         if regularizer.active:

@@ -1,7 +1,7 @@
-"""A small call made ready: what of it depends on neither the inputs nor the initial state.
+"""Small calls prepared in advance: the part that depends on neither the inputs nor the initial state.
 
-In small layers the arithmetic takes less time than finding memory and arguments for it, so both are kept for the shapes
-that were called last, as long as the weights are what they were.
+In small layers the arithmetic takes less time than finding memory and arguments for it, so both are stored for the
+shapes used last, as long as the weights do not change.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .views import Record, last_state
 Array = NDArray[Any]
 
 MOST_NUMBERS = 1 << 16
-"""Inputs and outputs of a direction in the largest call that is made ready: larger ones keep more and gain less."""
+"""Numbers in and out of a direction in the largest call that is prepared: larger ones need more and gain less."""
 
 MOST_CALLS = 8
-"""Shapes of calls that are kept."""
+"""Number of shapes for which calls are stored."""
 
 
 class PreparedDirection:
-    """A cell over B sequences of at most T steps, keeping two states of each.
+    """A cell run over B sequences of at most T steps, storing two states of each.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class PreparedDirection:
     panels : Panels
         Its weights.
     T, B : int
-        Steps and sequences.
+        Numbers of steps and sequences.
     """
 
     def __init__(self, d: Direction, panels: Panels, T: int, B: int) -> None:
@@ -57,14 +57,14 @@ class PreparedDirection:
 
     @cached_property
     def rows(self) -> tuple[Rows, Rows]:
-        """Inputs and outputs in the kernel's order."""
+        """Rows for inputs and outputs in the kernel's order."""
         n, dtype, (D, R) = self.T * self.B, self.layout.dtype, (self.layout.D, self.layout.R)
         return Rows(aligned(n * D, dtype), D, n), Rows(aligned(n * R, dtype), R, n)
 
     def run(self, params: Mapping[str, Array], schedule: Schedule, x: Rows, state: Array | None, out: Rows) -> Array:
         """Read the caller's rows of x, write those of the outputs, return the final states (B, n_states, H).
 
-        The states are perhaps a view.
+        The states may be a view.
         """
         d, layout, (source, x_rs, _), (to, o_rs, _) = self.d, self.layout, x, out
         moved = schedule.base is not None
@@ -94,7 +94,7 @@ class PreparedCall:
     panels : list of Panels
         The weights of each direction.
     T, B : int
-        Steps and sequences.
+        Numbers of steps and sequences.
     """
 
     def __init__(self, stack: Stack, panels: list[Panels], T: int, B: int) -> None:
@@ -105,7 +105,7 @@ class PreparedCall:
 
     @staticmethod
     def fits(stack: Stack, T: int, B: int) -> bool:
-        """Whether such a call is small, and goes through each layer in one piece."""
+        """Whether such a call is small, and runs through each layer in one piece."""
         n = T * B
         return n > 0 and all(
             n * (size := d.layout.D + d.layout.R) <= MOST_NUMBERS
@@ -131,7 +131,7 @@ class PreparedCall:
 
 
 class Ready:
-    """A stack with its weights packed, and the calls that were made ready with them."""
+    """A stack with its weights packed, and the calls prepared with them."""
 
     def __init__(self, stack: Stack, panels: list[Panels]) -> None:
         self._stack, self._panels = stack, panels
@@ -140,7 +140,7 @@ class Ready:
     def run(self, params: Mapping[str, Array], batch: Batch, state: Array | None, states: States) -> tuple[Array, Any]:
         """Evaluate: the output (T, B, width) and, in the caller's shapes, the final states; both are new memory."""
         stack, T, B = self._stack, batch.T, batch.B
-        # taken out, so that no other thread has it meanwhile
+        # removed while in use, so that no other thread can take it
         call = None if batch.reset is not None else self._calls.pop((T, B), None)
         if call is None and (batch.reset is not None or not PreparedCall.fits(stack, T, B)):
             done = stack.forward(params, batch, state, False, None, scratch(), None, panels=self._panels)

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROWS = 4
-"""Rows that a tile takes together; a slab is a multiple of it."""
+"""Number of rows that a tile takes together; the rows of a slab are a multiple of it."""
 
 
 class Rows(NamedTuple):
-    """``n`` rows of numbers in a flat array, ``stride`` apart; beyond the numbers of a row there are zeros or other
+    """``n`` rows of numbers in a flat array, ``stride`` apart; the numbers of a row are followed by zeros or other
     rows.
     """
 

@@ -1,10 +1,11 @@
-"""Which row of the caller's arrays each row of a kernel is: lengths, restarts and directions come down to this.
+"""The mapping from rows of a kernel to rows of the caller's arrays: lengths, restarts and directions reduce to this.
 
 A kernel runs rows side by side from their first step, in descending order of their lengths. A sequence that restarts at
-some steps is several such rows; one that is read backwards is a row whose steps stand in the other order. So no kernel
-knows of lengths, restarts or directions, padding is never read, and the cost follows the number of valid steps.
-A schedule is a few numbers for each row and each step, and has none for each step of a row: it takes little memory, and
-is made anew at every call, so that none can be stale. Only short ones of sequences of one length are kept.
+some steps becomes several such rows; one that is read backwards is a row with its steps in reverse order. So kernels
+need not handle lengths, restarts or directions, padding is never read, and the cost is proportional to the number of
+valid steps.
+A schedule has a few numbers for each row and for each step, but none for each step of each row: it takes little memory,
+and is made anew at every call, so that it cannot be stale. Only short ones for sequences of one length are stored.
 """
 
 from __future__ import annotations
@@ -24,42 +25,42 @@ Array = NDArray[Any]
 Index = NDArray[np.intp]
 
 NEVER = np.empty(0, bool)
-"""The mask of no restarts."""
+"""The mask for no restarts."""
 
 NOWHERE = np.empty(0, np.intp)
-"""The base of an order that has none: see :mod:`elman.kernels.rows`."""
+"""The base of an order that needs none: see :mod:`elman.kernels.rows`."""
 
 KEPT = 1 << 14
-"""Steps and sequences of the largest schedule that is kept."""
+"""Sum of steps and sequences of the largest schedule that is stored."""
 
 
 @dataclass(eq=False)
 class Schedule:
-    """The rows of one direction; nothing changes one.
+    """The rows of one direction; immutable.
 
     Attributes
     ----------
     T, B : int
-        Steps and rows of the kernel.
+        Numbers of steps and rows of the kernel.
     lengths : ndarray of int, shape (B,)
-        Steps of each row, descending.
+        Number of steps of each row, in descending order.
     active : ndarray of int64, shape (T,)
         How many rows have step t.
     outer_T, outer_B : int
-        Steps and sequences of the caller.
+        Numbers of steps and sequences of the caller.
     sequence : ndarray of int, shape (B,)
-        The sequence each row belongs to.
+        The sequence to which each row belongs.
     carried : ndarray of bool, shape (B,)
-        Whether the row starts from the state that the caller hands over; the others restart.
+        Whether the row starts from the state that the caller passes; the others restart.
     initial, final : ndarray of int, shape (outer_B,)
         The rows that begin and end each sequence, in the order in which it is read.
     stops_at : ndarray of int, shape (outer_B,)
-        Valid steps of each sequence.
+        Number of valid steps of each sequence.
     n_valid : int
-        Valid steps of all rows.
+        Number of valid steps of all rows.
     base : ndarray of int, shape (B,), or None
-        Step t of row p is the caller's row ``base[p] + t * step``, of which ``t * outer_B + b`` is step t of sequence
-        b; None where that is row ``t * B + p`` throughout.
+        Step t of row p is the caller's row ``base[p] + t * step``, where row ``t * outer_B + b`` is step t of sequence
+        b; None if that is row ``t * B + p`` throughout.
     step : int
         ``outer_B``, or its negative for a direction that reads backwards.
     plain : bool
@@ -97,7 +98,7 @@ class Schedule:
         )
 
     def part(self, rows: Rows) -> Rows:
-        """The caller's rows of a window, where they stand in its order; elsewhere all, for ``base`` to choose from."""
+        """The caller's rows of a window, if they are in kernel order; else all rows, from which ``base`` selects."""
         n = self.T * self.B
         if self.base is not None or n == rows.n:
             return rows
@@ -115,24 +116,24 @@ class Schedule:
 
     @property
     def padded(self) -> bool:
-        """Whether there are rows of the caller that no step belongs to; not of a window."""
+        """Whether the caller has rows to which no step belongs; not for windows."""
         return self.n_valid < self.outer_T * self.outer_B
 
     def clear_padding(self, rows_: Array, n: int) -> None:
-        """Set the caller's rows of n numbers, flat, to 0 where no step belongs to them."""
+        """Set the caller's rows of n numbers, flat, to 0 if no step belongs to them."""
         if self.padded:
             rows.clear(rows_, n, self.stops_at)
 
     def gather(self, source: Rows, to: Rows, n: int) -> None:
-        """Bring n numbers of each row of the caller into kernel order; padding stays. Not for equal orders."""
+        """Copy n numbers of each row of the caller into kernel order; padding is not changed. Not for equal orders."""
         rows.move(
             to.flat, to.stride, NOWHERE, self.B, source.flat, source.stride, self.base, self.step, self.active, n
         )  # fmt: skip
 
     def scatter(self, source: Rows, to: Rows, n: int, *, compact: bool = False, add: bool = False) -> None:
-        """Bring n numbers of each valid row in kernel order to the caller's, or add them. Not for equal orders.
+        """Copy n numbers of each valid row in kernel order to the caller's, or add them. Not for equal orders.
 
-        ``compact`` is for a source of the valid rows only.
+        ``compact`` is for a source that has only the valid rows.
         """
         (rows.add if add else rows.move)(
             to.flat, to.stride, self.base, self.step, source.flat, source.stride, NOWHERE, 0 if compact else self.B,
@@ -140,7 +141,7 @@ class Schedule:
         )  # fmt: skip
 
     def compact(self, source: Rows, n: int, name: str) -> Rows:
-        """The valid rows in kernel order, one after the other, in scratch memory; as they are where all are valid."""
+        """The valid rows in kernel order, one after the other, in scratch memory; the source if all are valid."""
         if self.full or not n:
             return source
         flat = scratch().take("compact_" + name, self.n_valid * n, source.flat.dtype)
@@ -148,7 +149,7 @@ class Schedule:
         return Rows(flat, n, self.n_valid)
 
     def pairs(self) -> tuple[Index, Index]:
-        """Each valid row ``t * B + p`` of the kernel, in order, and the caller's row that it is."""
+        """Each valid row ``t * B + p`` of the kernel, in order, and the corresponding row of the caller."""
         step, row = np.nonzero(np.arange(self.B) < self.active[:, None])
         inner = step * self.B + row
         return inner, inner if self.base is None else self.base[row] + step * self.step
@@ -162,7 +163,7 @@ class Schedule:
             out[outer] = made[inner]
 
     def caller_place(self, t: int, b: int) -> tuple[int, int]:
-        """The caller's (step, sequence) of a kernel's step t of row b."""
+        """The caller's (step, sequence) for step t of the kernel's row b."""
         if self.base is None:
             return self.first + t, b
         return divmod(int(self.base[b]) + t * self.step, self.outer_B)
@@ -171,7 +172,7 @@ class Schedule:
 def dense(T: int, B: int, reverse: bool) -> Schedule:
     """B sequences of T steps each, read forwards or backwards.
 
-    Short ones are kept between calls, since a training loop asks for the same one again and again.
+    Short ones are stored between calls, since a training loop needs the same one again and again.
     """
     return _kept_dense(T, B, reverse) if T + B <= KEPT else _dense(T, B, reverse)
 
@@ -192,9 +193,9 @@ def segmented(T: int, B: int, lengths: Index | None, reset: NDArray[np.bool_] | 
     Parameters
     ----------
     lengths : ndarray of int, shape (B,), or None
-        Valid steps of each sequence; T by default.
+        Number of valid steps of each sequence; T by default.
     reset : ndarray of bool, shape (T, B), or None
-        True where a sequence starts anew before the step; what stands in the padding does not count.
+        True where a sequence restarts before the step; entries in the padding do not count.
     reverse : bool
         Read every piece from its last step to its first.
     """

@@ -1,4 +1,4 @@
-"""Layers one upon the other, in one direction or both: what each reads from the ones below."""
+"""Stacked layers, in one direction or both, each reading the output of the one below."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...cells import Cell
 from ...errors import NonFiniteError
 from ...validation.arrays import all_finite
 from . import bptt
 from .batch import Batch
 from .buffers import Buffers, scratch
 from .direction import Direction
-from .layout import Panels
+from .layout import Layout, Panels
 from .noise import Noise
 from .rows import Rows
 from .schedule import Schedule
@@ -30,7 +31,7 @@ class Pass(NamedTuple):
     Attributes
     ----------
     records : tuple of Record
-        One a direction, layer by layer.
+        One for each direction, layer by layer.
     output : Rows
         The last layer's output, rows ``t * B + b``, both directions side by side.
     """
@@ -46,7 +47,7 @@ class BackwardPass(NamedTuple):
     ----------
     x : ndarray, shape (T * B, D), or None
     state : ndarray, shape (directions, B, n_states, H)
-        Of the initial states.
+        Gradient of the initial states.
     norms : ndarray, shape (directions, T, B, n_states), float64
         ``|dL/ds_{t+1}|``.
     """
@@ -62,7 +63,7 @@ class Stack:
     Parameters
     ----------
     layers : list of list of Direction
-        For each layer one direction, or two: forwards, then backwards.
+        For each layer one direction, or two: forward, then backward.
     """
 
     def __init__(self, layers: list[list[Direction]]) -> None:
@@ -73,6 +74,20 @@ class Stack:
         first = self.layouts[0]
         self.width, self.dtype = self.per_layer * first.R, first.dtype
         self.key = tuple((*d.layout.key, *d.kernels.key) for d in self.directions)
+
+    @classmethod
+    def of(
+        cls, cell: Cell, variant: str, D: int, H: int, R: int, dtype: np.dtype[Any], num_layers: int,
+        bidirectional: bool, zoneout: tuple[float, ...],
+    ) -> Stack:  # fmt: skip
+        """Layers of one cell: the first reads D numbers, and each other the R of every direction below."""
+        layers, width = [], D
+        ways = (("", False), ("_reverse", True))[: 1 + bidirectional]
+        for i in range(num_layers):
+            layouts = [(Layout(cell, variant, width, H, R, dtype, f"_l{i}{suffix}"), way) for suffix, way in ways]
+            layers.append([Direction(layout, zoneout, reverse) for layout, reverse in layouts])
+            width = len(ways) * R
+        return cls(layers)
 
     def __str__(self) -> str:
         d, layout = self.directions[0], self.layouts[0]
@@ -93,18 +108,18 @@ class Stack:
         keep : bool
             Whether a backward pass is to follow.
         buffers, top : Buffers
-            Memory for all but the last output, and for that; None for an array of its own.
+            Memory for all but the last output, and for the last output; None for a new array.
         checkpoint : int
-            Steps between the states that are kept; 0 for all.
+            Steps between the stored states; 0 for all.
         panels : list of Panels, optional
-            The weights of each direction, if they are packed already.
+            The weights of each direction, if they are already packed.
         keep_output : bool
             False, with a checkpoint, for no output of the last layer.
         """
         rows, records, last = batch.rows, [], len(self.layers) - 1
         for i, layer in enumerate(self.layers):
             memory = top if i == last else buffers
-            # the states of a single direction that are kept anyway are its output
+            # the states of a single direction, which are stored anyway, are its output
             own = keep and not checkpoint and len(layer) == 1 and layer[0].uninterrupted
             own = own and batch.schedule(layer[0].reverse).base is None
             out = None if own or (i == last and not keep_output) else self._output(batch, layer, i, memory)
@@ -148,7 +163,7 @@ class Stack:
     ) -> BackwardPass:  # fmt: skip
         """Sweep back through all layers; the parameters' gradients go to ``views``.
 
-        ``weight_norms`` (directions, T), if given, receives what each step adds to that of W_hh.
+        ``weight_norms`` (directions, T), if given, receives the norm of each step's term of that of W_hh.
         """
         schedule = records[0].schedule
         T, B = schedule.outer_T, schedule.outer_B
@@ -186,7 +201,7 @@ class Stack:
         return out
 
     def check_gradient(self, done: BackwardPass, theta: Array) -> None:
-        """Refuse a gradient that overflowed; where a state's did, say where on its way back that began.
+        """Refuse a gradient that overflowed; if that of a state did, say at which step of the backward pass it began.
 
         Raises
         ------
@@ -219,6 +234,6 @@ def _from(rows: Rows, first: int) -> Rows:
 
 
 def _thinned(params: Weights, d: Direction, noise: Noise | None, k: int) -> Weights:
-    """The parameters, with W_hh cut off from the units that recurrent dropout drew."""
+    """The parameters, with the columns of W_hh set to 0 for the units that recurrent dropout drew."""
     factor = None if noise is None else noise.recurrent[k]
     return params if factor is None else {**params, d.layout.weight_hh: params[d.layout.weight_hh] * factor}

@@ -1,6 +1,6 @@
-"""Norms of a gradient along the way back in float64, also where their squares under- or overflow.
+"""Norms of a gradient at each step of a backward pass in float64, even where their squares under- or overflow.
 
-The kernels write sums of squares, and the rows they were taken of are overwritten by those of the step before.
+The kernels write sums of squares, and overwrite the rows that they belong to with those of the step before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.subnormal import flushed
-from ...linearization.norms import SMALLEST_SUM
+from ...norms import SMALLEST_SUM
 from .rows import Rows
 
 if TYPE_CHECKING:
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 SMALLEST_ENTRY = 1e-145
-"""The square of this is the smallest that is sure to count: see :data:`elman.linearization.norms.SMALLEST_SUM`."""
+"""The square of this is the smallest that surely counts: see :data:`elman.norms.SMALLEST_SUM`."""
 
 UP = 600
-"""Gradients are taken times 2**600 where their squares are below what float64 holds: the smallest normal number is then
-2**-422 and has a square."""
+"""Gradients are multiplied by 2**600 where their squares are too small for float64: the smallest normal number then
+becomes 2**-422, whose square float64 can hold."""
 
 WIDE = 2.0**600
-"""Squares of gradients that are not taken times 2**600: products on their way might overflow."""
+"""Squares of gradients from which on these are not multiplied by 2**600: intermediate products might overflow."""
 
 
 def left_range(squares: Array, descent: Descent, d_state: Array | None) -> bool:
     """Whether a sum of squares (T, B) of a gradient in float64 may have under- or overflowed.
 
-    A zero is one where no gradient has entered yet, unless what enters is too small for its squares.
+    A zero is such a sum only if a gradient has entered, or if one that enters is too small for its squares.
     """
     # the methods min and max cost twice as much, which shows in small layers
     least, most = float(np.minimum.reduce(squares, axis=None)), float(np.maximum.reduce(squares, axis=None))
@@ -61,9 +61,9 @@ def _up(gradient: Array) -> Array:
 def scaled_norms(squares: Array, descent: Descent, d_state: Array | None) -> Array:
     """``|dL/ds_{t+1}|``, (T, B, n_states), where some of the sums of their squares left the range of float64.
 
-    The rows themselves are gone, and the way back is gone once more. Where sums are too small, from the first window of
-    such sums with gradients scaled up, which changes no digit, since a gradient is linear in what enters; for rows with
-    sums too large, step by step.
+    The rows themselves have been overwritten, so the backward pass is made once more: where sums are too small, from
+    the first such window on with gradients scaled up, which changes no digit, since a gradient is linear in what
+    enters; for rows whose sums are too large, step by step.
     """
     d, d_output = descent.d, descent.d_output
     norms: Array = np.sqrt(squares)
@@ -81,7 +81,7 @@ def scaled_norms(squares: Array, descent: Descent, d_state: Array | None) -> Arr
         for _ in again.windows():
             pass
         found = np.sqrt(again.squares.reshape(squares.shape)[small]) * 2.0**-UP
-        # a norm below the smallest normal number is one of numbers that count as zero
+        # a norm below the smallest normal number belongs to numbers that count as zero
         norms[small] = np.where(found < np.finfo(np.float64).smallest_normal, 0.0, found)
     if wide.any():
         again = type(descent)(d, descent.params, descent.record, d_output, d_state)

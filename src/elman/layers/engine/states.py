@@ -1,4 +1,4 @@
-"""Initial and final states in the caller's shapes, and in the kernels': (directions, B, n_states, H)."""
+"""Initial and final states in the caller's shapes, and in that of the kernels: (directions, B, n_states, H)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ AXES = "num_layers * num_directions"
 
 
 class States:
-    """How a layer's states look from outside: PyTorch's (num_layers * num_directions, B, size), one array per state.
+    """A layer's states as the user sees them: PyTorch's (num_layers * num_directions, B, size), one array per state.
 
     Parameters
     ----------
     layout : Layout
-        Of any of the directions: all have the same states.
+        Layout of any of the directions: all have the same states.
     directions : int
-        Layers times directions.
+        Number of layers times that of directions per layer.
     """
 
     def __init__(self, layout: Layout, directions: int) -> None:
@@ -33,14 +33,14 @@ class States:
         self.directions, self.width = directions, layout.H
 
     def inward(self, state: State, name: str, B: int, single: bool) -> Array:
-        """Check a state, or a tuple of such, and bring it to (directions, B, n_states, H).
+        """Check a state, or a tuple of states, and convert it to (directions, B, n_states, H).
 
         Parameters
         ----------
         name : str
-            The argument's name with a place for that of the part, such as ``"{}0"``.
+            The argument's name with a placeholder for that of the part, such as ``"{}0"``.
         single : bool
-            Whether it came without the axis B.
+            Whether it was given without the axis B.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class States:
         return out
 
     def outward(self, state: Array, single: bool) -> Any:
-        """(directions, B, n_states, H) to an array in the caller's shape that is its own, or a tuple of such."""
+        """Copy (directions, B, n_states, H) to an array in the caller's shape, or a tuple of such arrays."""
         if single:
             state = state[:, 0]
         if len(self.sizes) == 1:
@@ -78,7 +78,7 @@ class States:
 
 
 def _cure(given: tuple[int, ...], wanted: tuple[int, ...], name: str) -> str:
-    """Where the axes of a state seem to be instead."""
+    """A hint if the axes of a state seem to be in other places."""
     if len(wanted) == 3 and given == (wanted[1], wanted[0], wanted[2]):
         return f"; sequences are its second axis with batch_first too, as in PyTorch: {name}.swapaxes(0, 1)"
     if given == wanted[1:] and wanted[0] == 1:

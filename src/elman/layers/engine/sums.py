@@ -1,9 +1,9 @@
 """Sums of weight gradients over many rows, in float32 without losing digits.
 
-A chain of n additions in float32 is off by up to n roundings, and where all terms are alike it nearly is: by one in a
-hundred after a million. So biases are added up in float64, and of weights blocks of rows in float32, then the blocks in
-float64. Blocks are counted from the last row on, wherever a window of backpropagation ends, so that no bit depends on
-the windows.
+A chain of n additions in float32 is wrong by up to n roundings, and nearly reaches that bound if all terms are alike:
+one per cent after a million. So the sums for biases are in float64; those for weights are in float32 within blocks of
+rows, and the blocks are added in float64. Blocks are counted from the last row on, wherever a window of backpropagation
+ends, so that no bit depends on the windows.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from .buffers import scratch
 Array = NDArray[Any]
 
 BLOCK_ROWS = 1024
-"""Rows of a block: so many that folding them costs little beside making them, since every sum goes to memory and back,
-and so few that a chain of them is about as exact as a good matrix product."""
+"""Rows of a block: so many that folding costs little compared with the sums themselves, since it moves every sum to
+memory and back, and so few that a chain of them is about as exact as a good matrix product."""
 
 WIDE = np.dtype(np.float64)
 
 
 class Sums:
-    """The sum of delta over rows, and ``height`` rows of sums of other things with delta.
+    """The sum of delta over rows, and ``height`` rows of sums of its products with other numbers.
 
     Parameters
     ----------
     name : str
-        What the memory is called that is used; one sum of a name at a time.
+        Name of the memory that is used; only one sum may use a name at a time.
     height, stride : int
-        Rows of sums, and numbers in each.
+        Number of rows of sums, and of numbers in each.
     dtype : numpy.dtype
-        float32 or float64. In float64 there is one chain over all rows.
+        float32 or float64. In float64, a single chain runs over all rows.
 
     Attributes
     ----------
@@ -62,13 +62,13 @@ class Sums:
         Parameters
         ----------
         delta : ndarray, flat
-            n rows, as far apart as the rows of the sums.
+            n rows, with the stride of the sums.
         n : int
-            Rows.
+            Number of rows.
         vectors : int
-            Vectors of columns.
+            Number of vectors of columns.
         flops : float
-            Operations of all of it.
+            Number of operations in total.
         piece : callable
             ``piece(r0, r1, v0, v1)`` adds rows r0 <= r < r1 of the vectors v0 <= v < v1 to ``rows``.
         """
@@ -84,7 +84,7 @@ class Sums:
         parallel.run(work, parallel.slabs(vectors, parallel.COLUMNS, flops))
 
     def _pieces(self, n: int) -> list[tuple[int, int, bool]]:
-        """Where the next n rows are cut: first row, end, and whether a block is full with them."""
+        """Where the next n rows are cut: first row, end, and whether they complete a block."""
         if self.rows.dtype == WIDE or n < self._room:
             self._room -= n
             return [(0, n, False)]
@@ -99,7 +99,7 @@ class Sums:
         return pieces
 
     def pass_over(self, n: int) -> None:
-        """Count n rows of zeros: blocks end where they would if these were added."""
+        """Count n rows of zeros, so that blocks end where they would if these had been added."""
         if self.rows.dtype != WIDE and n >= self._room:
             self._begin_total()
             self._fold(0, self.stride // lanes_of(self.rows.itemsize))

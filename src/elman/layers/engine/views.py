@@ -1,4 +1,4 @@
-"""What a pass of one direction keeps, and how it looks in the caller's order."""
+"""What a pass of one direction stores, and views of it in the caller's order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 class Record(NamedTuple):
-    """What a forward pass of one direction leaves for a backward pass: flat padded arrays in kernel order.
+    """What a forward pass of one direction stores for a backward pass: flat padded arrays in kernel order.
 
     Attributes
     ----------
@@ -30,15 +30,15 @@ class Record(NamedTuple):
     gates : ndarray, flat
         ``T * B`` rows, empty for a cell that stores none.
     slots : int
-        Room for the state before each step and the last one, or 2 where only the last is wanted.
+        Number of slots: for the state before each step and the last one, or 2 if only the last is needed.
     given : bool
         Whether the caller gave the initial state.
     kept : ndarray or None
         Which states zoneout keeps, if drawn: 0 or 1 in bytes, (T * B, n_states, Hp).
     checkpoint : int
-        Steps between the states that are kept, and no gates; 0 where every state is.
+        Steps between the stored states, without gates; 0 if every state is stored.
     stretch : int
-        Slots that a step takes where every state is kept; where two are, it takes one.
+        Slots that a step takes if every state is stored; if only two are, it takes one.
     """
 
     schedule: Schedule
@@ -57,12 +57,12 @@ class Record(NamedTuple):
 
 
 def slots_of(T: int, stretch: int) -> int:
-    """Slots of a pass that keeps all its states: more than the two with which a kernel keeps nothing."""
+    """Slots of a pass that stores all its states: more than two, since two tell a kernel to store none."""
     return max(3, stretch * T + 1)
 
 
 def window_of(layout: Layout, record: Record, t0: int, t1: int) -> Record:
-    """What a record of all states has of the steps ``t0 <= t < t1``, as a record of its own."""
+    """The part of a record of all states for the steps ``t0 <= t < t1``, as a separate record."""
     if t1 - t0 == record.schedule.T:
         return record
     schedule, B, x = record.schedule.window(t0, t1), record.schedule.B, record.x
@@ -85,7 +85,7 @@ def states_read(layout: Layout, record: Record) -> Rows:
 
 
 def last_state(layout: Layout, record: Record) -> Array:
-    """The final state (outer_B, n_states, H) of every sequence: a view where it can be."""
+    """The final state (outer_B, n_states, H) of every sequence: a view if possible."""
     schedule = record.schedule
     if record.checkpoint:
         return layout.state_view(record.states[-schedule.B * layout.s_rs :], schedule.B)[schedule.final]
@@ -144,7 +144,7 @@ def outer_norms(layout: Layout, record: Record, norms: Array) -> Array:
     if schedule.base is None:
         return norms
     out = np.zeros((schedule.outer_T, schedule.outer_B, layout.n_states))
-    # as numbers of the layer's dtype, for which the kernel is compiled: they are only moved
+    # viewed as the layer's dtype, for which the kernel is compiled: the numbers are only moved
     source, to = (a.reshape(-1).view(layout.dtype) for a in (norms, out))
     n = layout.n_states * out.itemsize // layout.dtype.itemsize
     schedule.scatter(Rows(source, n, schedule.T * schedule.B), Rows(to, n, schedule.outer_T * schedule.outer_B), n)
@@ -152,7 +152,7 @@ def outer_norms(layout: Layout, record: Record, norms: Array) -> Array:
 
 
 def initial_gradient(record: Record, d_initial: Array) -> Array:
-    """The gradient (outer_B, n_states, H) of the state that the caller handed over, from that of every row's."""
+    """The gradient (outer_B, n_states, H) of the state that the caller passed, from those of all rows."""
     schedule = record.schedule
     if schedule.plain:
         return d_initial
@@ -163,7 +163,7 @@ def initial_gradient(record: Record, d_initial: Array) -> Array:
 
 
 def inner_bytes(layout: Layout, schedule: Schedule, outer: Array) -> Array:
-    """Bytes (outer_T * outer_B, n_states, H) for each state as padded rows of a kernel, (T * B, n_states, Hp)."""
+    """Convert bytes (outer_T * outer_B, n_states, H) for each state to a kernel's padded rows (T * B, n_states, Hp)."""
     out = np.zeros((schedule.T * schedule.B, layout.n_states, layout.Hp), outer.dtype)
     if schedule.base is None:
         out[..., : layout.H] = outer

@@ -1,9 +1,10 @@
-r"""The kernels that a direction runs: a cell's own, or these with units that keep their state at random.
+r"""The kernels that a direction runs: a cell's own, or these combined with units that randomly keep their state.
 
 .. math:: s_t = z_t s_{t-1} + (1 - z_t) \tilde s_t, \qquad \tilde s_t = F(s_{t-1}, x_t)
 
-with z drawn for each unit and step in training, and its mean in an evaluation. Krueger et al., Zoneout, ICLR 2017,
-arXiv:1606.01305. The cell's own kernels compute F and its derivatives one step at a time, so every cell has it.
+with z drawn for each unit and step in training, and replaced by its mean in an evaluation. Krueger et al., Zoneout,
+ICLR 2017, arXiv:1606.01305. The cell's own kernels compute F and its derivatives one step at a time, so zoneout works
+for every cell.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from .views import Record
 Array = NDArray[Any]
 
 NOTHING = np.empty(0, np.uint8)
-"""What an evaluation draws."""
+"""The noise of an evaluation: none."""
 
 
 class CellKernels:
-    """The kernels of a cell as they are.
+    """The kernels of a cell, unchanged.
 
     Attributes
     ----------
     stretch : int
-        Slots of states that a step takes, where states are kept.
+        Number of slots of states that a step takes, if states are stored.
     key : tuple
-        What tells them from those of other layers of the same cell and sizes.
+        What distinguishes them from those of other layers with the same cell and sizes.
     """
 
     stretch = 1
@@ -44,7 +45,7 @@ class CellKernels:
         self.layout = layout
 
     def __str__(self) -> str:
-        """What messages add to the cell's name."""
+        """Text that messages append to the cell's name."""
         return ""
 
     def forward(self, record: Record) -> Callable[..., int]:
@@ -60,16 +61,16 @@ class CellKernels:
         return self.layout.cell.tangent
 
     def settle(self, record: Record, slot: int, out: Array) -> None:
-        """What a stepper still does after the cell's kernel."""
+        """Complete a stepper's step after the cell's kernel."""
 
     def settle_jacobian(self, J: Array) -> None:
-        """The same for one step's Jacobian, in place."""
+        """Complete one step's Jacobian, in place."""
 
 
 class ZoneoutKernels(CellKernels):
     """Kernels with zoneout.
 
-    Two slots of states a step, where states are kept: 2 t holds what step t reads, 2 t + 1 what the cell made of it.
+    If states are stored, each step has two slots: 2 t holds the state that step t reads, 2 t + 1 the cell's result.
 
     Parameters
     ----------
@@ -89,13 +90,13 @@ class ZoneoutKernels(CellKernels):
 
     @cached_property
     def _mean(self) -> Array:
-        """Z of an evaluation: one row for all."""
+        """The z of an evaluation: one row for all."""
         row = np.zeros(self.layout.s_rs, self.layout.dtype)
         row[: self.layout.n_states * self.layout.Hp] = np.repeat(self.rates, self.layout.Hp)
         return row
 
     def _mixing(self, record: Record) -> tuple[int, Array, Array, int]:
-        """Number of states, what was drawn, z of a step, and how far apart its rows are."""
+        """Number of states, the random draws, z of a step, and the stride of its rows."""
         n, s_rs = self.layout.n_states, self.layout.s_rs
         if record.kept is None:
             return n, NOTHING, self._mean, 0
@@ -108,7 +109,7 @@ class ZoneoutKernels(CellKernels):
         return partial(loops.forward, address, *self._mixing(record))
 
     def backward(self, record: Record, K: int) -> Callable[..., None]:
-        """The cell's; what was kept passes it by."""
+        """The cell's kernel; what was kept bypasses it."""
         layout, n = self.layout, record.schedule.B * K
         past, unused = scratch().take("past", n * layout.s_rs, layout.dtype), np.empty(2 * n * layout.n_states)
         address = loops.BACKWARD.address(layout.cell.backward, layout.dtype)
@@ -136,5 +137,5 @@ class ZoneoutKernels(CellKernels):
 
 
 def kernels_of(layout: Layout, zoneout: tuple[float, ...]) -> CellKernels:
-    """A direction's kernels, by the share of each state that zoneout keeps."""
+    """A direction's kernels for given fractions of each state that zoneout keeps."""
     return ZoneoutKernels(layout, zoneout) if any(zoneout) else CellKernels(layout)
