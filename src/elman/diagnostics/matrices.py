@@ -14,7 +14,7 @@ from ..linearization import Array
 from ..validation.arrays import finite, finite_numbers, plain
 
 SEVERAL = 10
-"""Times a tolerance: how far apart two results that each keep to it may be, computed in different ways."""
+"""Multiple of a tolerance by which two results, computed in different ways and each within it, may differ."""
 
 
 def square_matrix(value: ArrayLike, name: str) -> Array:
@@ -89,7 +89,7 @@ def rounding_of(matrix: Array, dtype: Any = np.float64) -> float:
 
 
 def computing_error(n: int, dtype: DTypeLike = np.float64) -> float:
-    """What a decomposition of matrices of n rows, computed in ``dtype``, loses relative to their norm: ``10 n eps``."""
+    """Error of a decomposition of matrices of n rows, computed in ``dtype``, relative to their norm: ``10 n eps``."""
     return 10 * n * float(np.finfo(np.dtype(dtype)).eps)
 
 

@@ -175,7 +175,7 @@ def plot_verification(verification: Verification, ax: Axes | None = None) -> Axe
 
 
 def _label_lags(ax: Axes, bottom: float, top: float, start: str = "the end") -> None:
-    """Axes of gradient norms by lag, in decades from ``bottom`` to ``top`` with some room."""
+    """Make axes of gradient norms by lag, in decades from ``bottom`` to ``top`` with some room."""
     decade_axis(ax, bottom - 0.3, top + 0.3)
     ax.set_xlabel(f"lag (steps back from {start})")
     ax.set_ylabel("gradient norm relative to lag 0")

@@ -121,7 +121,7 @@ def plot_finite_time(result: LyapunovSpectrum, length: int, ax: Axes | None = No
 
 
 def _index_axis(ax: Axes, count: int) -> None:
-    """Whole numbers from 1 to ``count`` below the axes."""
+    """Label the x axis with whole numbers from 1 to ``count``."""
     from matplotlib.ticker import MaxNLocator
 
     ax.set_xlabel("index $i$ of the exponent")

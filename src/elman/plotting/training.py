@@ -68,7 +68,7 @@ def plot_history(history: History, ax: Axes | None = None) -> Axes:
 
 
 def _panels(history: History) -> dict[str, dict[str, list[float]]]:
-    """What is drawn below the losses: label of the axis, and its curves by name, those of held-out data beside."""
+    """What is drawn below the losses: labels of axes, each with its curves by name, also those of held-out data."""
     panels: dict[str, dict[str, list[float]]] = {}
     for name, values in history.metrics.items():
         if values:
@@ -79,7 +79,7 @@ def _panels(history: History) -> dict[str, dict[str, list[float]]]:
 
 
 def _draw_panels(ax: Axes, panels: dict[str, dict[str, list[float]]], epochs: int) -> Axes:
-    """Axes below that of the losses, over the same epochs; the lowest of them all."""
+    """Draw axes below those of the losses, over the same epochs, and return the lowest of all."""
     if not panels:
         return ax
     grid = ax.figure.add_gridspec(len(panels) + 1, height_ratios=[2.5, *[1.0] * len(panels)])

@@ -55,7 +55,7 @@ def diagnose(
         any network, such as a :class:`~elman.linearization.JacobianStack`.
     x : array_like, shape (T, n, D), or (n, T, D) for a batch-first model; or list of array_like, each (T, D)
         At least 2 sequences. Half of them, at most 32, are set aside for :meth:`Diagnosis.verify` if there are 4 or
-        more. Leave out for a Linearization. Of :class:`~elman.datasets.Windows` at most 256 are looked at, evenly
+        more. Leave out for a Linearization. Of :class:`~elman.datasets.Windows`, at most 256 are used, evenly
         spaced from the first to the last. Overlapping windows of one series are fewer independent sequences than
         windows: they make the intervals too narrow.
     y : ndarray, optional
