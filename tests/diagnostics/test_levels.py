@@ -367,7 +367,7 @@ def test_what_is_printed_of_the_record_is_what_was_measured():
     ("value", "error", "words"),
     [
         ([1.2], ArgumentError, r"in -1 \.\. 1, got 1.2"),
-        ([0.9, -0.9], ArgumentError, "stationary process, which that of channel 0 is not"),
+        ([0.9, -0.9], ArgumentError, "stationary process, but that of channel 0 is not"),
         ([[0.5, 0.5]], ShapeError, r"\(p, 3\)"),
         ([], ShapeError, r"got shape \(0,\)"),
         ([math.nan], ArgumentError, "must be finite"),

@@ -52,7 +52,7 @@ def test_eigenvalues_of_points(points):
     left, right = ax.get_xlim()
     assert left < -1
     assert right > 2
-    assert "factor a step" in ax.get_xlabel()
+    assert "factor per step" in ax.get_xlabel()
     assert ax.get_aspect() == 1.0
 
 

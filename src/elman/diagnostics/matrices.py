@@ -1,4 +1,4 @@
-"""Matrices that diagnostics are given: checks, scale, eigenvalues, and what counts as rounding."""
+"""Matrices given to diagnostics: checks, scale, eigenvalues, and what counts as rounding."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..linearization import Array
 from ..validation.arrays import finite, finite_numbers, plain
 
 SEVERAL = 10
-"""Times a tolerance: how far apart two results that each keep to it may be, computed in different ways."""
+"""Multiple of a tolerance by which two results, computed in different ways and each within it, may differ."""
 
 
 def square_matrix(value: ArrayLike, name: str) -> Array:
-    """A finite real matrix (H, H) with H >= 1, a float64 copy.
+    """A finite real matrix (H, H) with H >= 1, as a float64 copy.
 
     Raises
     ------
@@ -29,12 +29,12 @@ def square_matrix(value: ArrayLike, name: str) -> Array:
     if given.dtype.kind not in "fiubc":
         raise DTypeError(
             f"{name} must be a square matrix (H, H) of real numbers, got {type(value).__name__} with dtype "
-            f"{given.dtype}; of a layer or network pass the object, or one of its recurrent_matrices"
+            f"{given.dtype}; for a layer or network, pass the object itself, or one of its recurrent_matrices"
         )
     if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
         raise ShapeError(
-            f"{name} must be a square matrix (H, H) with H >= 1, got shape {given.shape}; of a gated cell's "
-            "weight_hh (G, H) pass one gate's H rows"
+            f"{name} must be a square matrix (H, H) with H >= 1, got shape {given.shape}; from a gated cell's "
+            "weight_hh (G, H), pass one gate's H rows"
         )
     return finite_numbers(given, name)
 
@@ -42,8 +42,8 @@ def square_matrix(value: ArrayLike, name: str) -> Array:
 def scaled(matrix: Array) -> tuple[Array, float]:
     """The matrix divided by a power of two near its largest entry, and that power (1 for a zero matrix).
 
-    Without rounding but of entries below the range of float64. LAPACK's eigenvalues are wrong beyond about ``1e138``,
-    and squares of entries leave the range beyond ``1e154``.
+    Only entries that fall below the range of float64 are rounded. LAPACK's eigenvalues are wrong beyond about
+    ``1e138``, and squares of entries leave the range beyond ``1e154``.
     """
     largest = float(np.abs(matrix).max())
     scale = float(np.ldexp(1.0, int(np.frexp(largest)[1]) - 1)) if largest else 1.0
@@ -51,7 +51,7 @@ def scaled(matrix: Array) -> tuple[Array, float]:
 
 
 def eigenvalues(matrix: Array) -> Array:
-    """Eigenvalues of a matrix of any scale, complex or real, in the order of LAPACK; none of an empty matrix."""
+    """Eigenvalues of a matrix of any scale, complex or real, in the order of LAPACK; none for an empty matrix."""
     if not matrix.size:
         return np.zeros(0)
     unit, scale = scaled(matrix)
@@ -60,7 +60,7 @@ def eigenvalues(matrix: Array) -> Array:
 
 
 def spectral_radius(matrix: Array) -> float:
-    """Largest absolute value of an eigenvalue; 0 of an empty matrix."""
+    """Largest absolute value of an eigenvalue; 0 for an empty matrix."""
     return float(np.abs(eigenvalues(matrix)).max(initial=0.0))
 
 
@@ -77,19 +77,19 @@ def rounding_of(matrix: Array, dtype: Any = np.float64) -> float:
     ----------
     matrix : ndarray, shape (N, N), float64
     dtype : dtype
-        In which its numbers were stored before.
+        Type in which its numbers were stored before.
 
     Returns
     -------
     float
-        ``10 N eps |W|``, for computations in float64, plus ``eps |W|`` of a shorter type.
+        ``10 N eps |W|`` for computations in float64, plus ``eps |W|`` of the type in which it was stored.
     """
     stored = float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
     return (computing_error(len(matrix)) + stored) * frobenius_norm(matrix)
 
 
 def computing_error(n: int, dtype: DTypeLike = np.float64) -> float:
-    """What a decomposition of matrices of n rows, computed in ``dtype``, loses relative to their norm: ``10 n eps``."""
+    """Error of a decomposition of matrices of n rows, computed in ``dtype``, relative to their norm: ``10 n eps``."""
     return 10 * n * float(np.finfo(np.dtype(dtype)).eps)
 
 
@@ -102,7 +102,7 @@ def sparse_or_operator(value: Any, name: str) -> Any:
         If it is not square or not real, or an entry is not finite.
     """
     if "scipy.sparse" not in sys.modules:
-        # nobody can have made one
+        # no object of these types can exist yet
         return None
     from scipy.sparse import csr_array, issparse
     from scipy.sparse.linalg import LinearOperator

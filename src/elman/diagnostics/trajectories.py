@@ -1,4 +1,4 @@
-"""A linearization that is fit to be analysed, or a refusal that says how to make one."""
+"""Check of a linearization before its analysis; the refusal says how to make one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..validation.words import kind
 
 
 def trajectories(lin: Any, caller: str, sequences: int = 1) -> Linearization:
-    """A linearization of at least so many sequences, with a state.
+    """Check and return a linearization of at least ``sequences`` sequences, with a state.
 
     Parameters
     ----------
@@ -25,9 +25,9 @@ def trajectories(lin: Any, caller: str, sequences: int = 1) -> Linearization:
     Raises
     ------
     DTypeError
-        If it is no Linearization; the message tells how to make one.
+        If it is not a Linearization; the message says how to make one.
     ArgumentError, ShapeError
-        If there are too few sequences, or a state of size 0.
+        If there are too few sequences, or the state has size 0.
     """
     if not isinstance(lin, Linearization):
         if isinstance(lin, type):

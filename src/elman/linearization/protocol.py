@@ -1,8 +1,9 @@
 r"""The protocol between a model and its analysis: the tangent dynamics of a network along trajectories.
 
 A recurrent network :math:`s_{t+1} = F(s_t, x_t)` run on ``n`` sequences of ``T`` steps has the Jacobians
-:math:`J_t = \partial s_{t+1} / \partial s_t`, rows are outputs. Backpropagation through time and Lyapunov exponents are
-products of these matrices seen from their two sides. Whoever can apply :math:`J_t` and its transpose can be analysed.
+:math:`J_t = \partial s_{t+1} / \partial s_t`, whose rows are outputs. Backpropagation through time and Lyapunov
+exponents rest on products of these matrices, applied from the left or the right. Any model that can apply :math:`J_t`
+and its transpose can be analysed.
 
 Axes: ``n`` sequences, ``K`` vectors carried together, ``S`` state size, ``t`` in ``0 .. T-1``.
 """
@@ -70,7 +71,7 @@ class Linearization(ABC):
 
     @abstractmethod
     def _jvp(self, v: Array, t0: int, t1: int, norms: Array | None) -> Array:
-        """Return ``J[t1-1] ... J[t0] v`` for v (n, K, S), C-contiguous, of the right dtype; v must not change.
+        """Return ``J[t1-1] ... J[t0] v`` for v (n, K, S), C-contiguous, of the right dtype; v must not be changed.
 
         ``norms`` (t1 - t0, n, K) float64 receives the Euclidean norm after step ``t0``, ``t0 + 1``, ...
         """
@@ -98,7 +99,7 @@ class Linearization(ABC):
 
     @property
     def factors(self) -> ElementwiseFactors | None:
-        """The factors of the Jacobians if they are ``diag(slopes) @ weight``, else None."""
+        """The factors of the Jacobians if these are ``diag(slopes) @ weight``, else None."""
         return None
 
     def jvp(self, v: ArrayLike, t0: int = 0, t1: int | None = None, *, norms: Array | None = None) -> Array:
@@ -150,7 +151,7 @@ class Linearization(ABC):
         return self._product(self._vjp, u, t0, t1, norms)
 
     def _product(self, apply: Any, v: ArrayLike, t0: int, t1: int | None, norms: Array | None) -> Array:
-        """Check and bring ``v`` to (n, K, S), apply, and bring the result back to the shape of ``v``."""
+        """Check ``v``, bring it to (n, K, S), apply the product, and return the result in the shape of ``v``."""
         t0, t1 = integer(t0, "t0"), self.n_steps if t1 is None else integer(t1, "t1")
         if not 0 <= t0 <= t1 <= self.n_steps:
             raise ArgumentError(f"the window must satisfy 0 <= t0 <= t1 <= n_steps = {self.n_steps}, got ({t0}, {t1})")
@@ -184,7 +185,7 @@ class Linearization(ABC):
         Raises
         ------
         DTypeError, ArgumentError
-            If one is not an integer, or outside.
+            If one is not an integer, or is out of range.
         """
         t, sequence = integer(t, "t"), integer(sequence, "sequence")
         if not (0 <= t < self.n_steps and 0 <= sequence < self.n_sequences):
@@ -194,7 +195,7 @@ class Linearization(ABC):
         return t, sequence
 
     def as_linear_operator(self, t0: int = 0, t1: int | None = None, sequence: int = 0) -> LinearOperator:
-        """The product ``J[t1-1] ... J[t0]`` of one sequence for SciPy's iterative solvers; never formed.
+        """The product ``J[t1-1] ... J[t0]`` of one sequence, for SciPy's iterative solvers; it is never formed.
 
         Parameters
         ----------
@@ -210,7 +211,7 @@ class Linearization(ABC):
         Raises
         ------
         ArgumentError
-            If there is no such sequence; a wrong window shows when the operator is applied.
+            If there is no such sequence; a wrong window is refused only when the operator is applied.
         """
         sequence = index(sequence, "sequence", self.n_sequences)
         from scipy.sparse.linalg import LinearOperator

@@ -1,4 +1,4 @@
-"""Jacobians as plain arrays: how a network of any framework comes in."""
+"""Jacobians as plain arrays, from a network in any framework."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .protocol import Array, Linearization
 
 
 class JacobianStack(Linearization):
-    """A linearization given by plain arrays: how a network of any framework comes in.
+    """A linearization given by plain arrays, for a network in any framework.
 
     Parameters
     ----------
     jacobians : array_like, shape (T, S, S) or (T, n, S, S)
-        ``J[t, i, j] = d s[t+1][i] / d s[t][j]``: rows are outputs. Kept as given, not copied, if it is C-contiguous
-        and float32 or float64; else as such a copy, which gives the same bits.
+        ``J[t, i, j] = d s[t+1][i] / d s[t][j]``: rows are outputs. Not copied if C-contiguous and float32 or float64;
+        otherwise converted to such a copy, so that results do not depend on the layout.
 
     Raises
     ------
@@ -47,7 +47,7 @@ class JacobianStack(Linearization):
         if not np.isfinite(stack).all():
             t = int(np.argwhere(~np.isfinite(stack))[0, 0])
             raise ArgumentError(f"jacobians must be finite; the first entry that is not belongs to step {t}")
-        # a product's order of sums depends on the layout
+        # the order of summation in a product depends on the layout
         self.jacobians = np.ascontiguousarray(stack)
         self.n_steps, self.n_sequences, self.state_size = stack.shape[0], stack.shape[1], stack.shape[2]
         self.dtype = stack.dtype
@@ -67,7 +67,7 @@ class JacobianStack(Linearization):
         return self._steps(u, range(t1 - 1, t0 - 1, -1), True, norms)
 
     def jacobian(self, t: int, sequence: int = 0) -> Array:
-        """One step's Jacobian, a view (S, S); ArgumentError outside; see :meth:`Linearization.jacobian`."""
+        """One step's Jacobian, a view (S, S); ArgumentError if out of range; see :meth:`Linearization.jacobian`."""
         t, sequence = self._place(t, sequence)
         view: Array = self.jacobians[t, sequence]
         return view

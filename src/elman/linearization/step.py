@@ -18,8 +18,8 @@ from .protocol import Array, Linearization
 class StepLinearization(Linearization):
     r"""A linearization given by functions: ``s[t+1] = step(s[t])`` and products with its derivative.
 
-    The trajectories are run once, here. Nothing of size S x S is formed, so that a sparse network of many units costs
-    no more than its non-zeros; what is kept are the ``(T + 1) n S`` numbers of the states.
+    The trajectories are run once, on construction. Nothing of size S x S is formed, so that the cost of a sparse
+    network is that of its non-zeros; only the ``(T + 1) n S`` numbers of the states are stored.
 
     Parameters
     ----------
@@ -28,14 +28,14 @@ class StepLinearization(Linearization):
     jvp : callable, ``jvp(s, V) -> (S, K)``, or ``jvp(s, V, x_t)``
         ``J(s) @ V`` for columns V (S, K), where ``J[i, j] = d step(s)[i] / d s[j]``.
     s0 : array_like, shape (S,) or (n, S)
-        State to start from, for one trajectory or n of them. All is computed in float64.
+        State to start from, for one trajectory or n of them. Everything is computed in float64.
     n_steps : int
         Steps T.
     vjp : callable, ``vjp(s, U) -> (S, K)``, or ``vjp(s, U, x_t)``, optional
-        ``J(s).T @ U`` for columns U (S, K). Without it nothing can be pulled backward: exponents can be computed,
-        gradients not.
+        ``J(s).T @ U`` for columns U (S, K). Without it, exponents can be computed, but gradients cannot be pulled
+        backward.
     inputs : array_like, shape (T, ...) or (T, n, ...) for several trajectories, optional
-        What drives the system: ``x_t`` is ``inputs[t]``, or ``inputs[t, i]`` for trajectory i.
+        Inputs that drive the system: ``x_t`` is ``inputs[t]``, or ``inputs[t, i]`` for trajectory i.
 
     Attributes
     ----------
@@ -45,13 +45,13 @@ class StepLinearization(Linearization):
     Raises
     ------
     DTypeError, ShapeError, ArgumentError
-        If an argument does not fit, or a function returns another shape.
+        If an argument does not fit, or a function returns a wrong shape.
     NonFiniteError
-        If a state is not finite, with its step and trajectory.
+        If a state is not finite; the error has its step and trajectory.
 
     Examples
     --------
-    Henon's map, whose exponents are .419 and -1.623:
+    The Henon map, whose exponents are 0.419 and -1.623:
 
     >>> import numpy as np, elman
     >>> from elman.linearization import StepLinearization
@@ -87,13 +87,13 @@ class StepLinearization(Linearization):
         for t in range(self.n_steps):
             for i in range(self.n_sequences):
                 with np.errstate(over="ignore", invalid="ignore"):
-                    # the function may keep or change what it is given
+                    # the function may store or change its argument
                     after = step(self.states[t, i].copy(), *self._input(t, i))
                 self.states[t + 1, i] = self._checked(after, "step", ())
                 if not np.isfinite(self.states[t + 1, i]).all():
                     raise NonFiniteError(
-                        f"the state after step {t} of trajectory {i} is not finite: start elsewhere, or take a "
-                        "smaller step of integration",
+                        f"the state after step {t} of trajectory {i} is not finite: start elsewhere, or use a "
+                        "smaller integration step",
                         step=t,
                         sample=i,
                     )
@@ -110,11 +110,11 @@ class StepLinearization(Linearization):
         return full
 
     def _input(self, t: int, sequence: int) -> tuple[Any, ...]:
-        """What ``step`` and the products receive behind their other arguments."""
+        """What ``step`` and the products receive after their other arguments."""
         return () if self._inputs is None else (self._inputs[t, sequence],)
 
     def _checked(self, result: ArrayLike, name: str, columns: tuple[int, ...]) -> Array:
-        """What a user's function returned, if of the right shape."""
+        """The result of a user's function, if it has the right shape."""
         array = real_numbers(result, f"what {name} returns").astype(np.float64, copy=False)
         if array.shape != (self.state_size, *columns):
             raise ShapeError(f"{name} must return shape {(self.state_size, *columns)}, it returned {array.shape}")
@@ -129,7 +129,7 @@ class StepLinearization(Linearization):
             )
         out = np.empty_like(v)
         for i in range(self.n_sequences):
-            columns = v[i].T.copy(order="C")  # rows of V side by side, as sparse products want them
+            columns = v[i].T.copy(order="C")  # C order, as sparse products need it
             for j, t in enumerate(order):
                 pushed = apply(self.states[t, i].copy(), columns, *self._input(t, i))
                 columns = self._checked(pushed, name, columns.shape[1:])
@@ -152,7 +152,7 @@ class StepLinearization(Linearization):
 
 
 def _start(s0: ArrayLike) -> Array:
-    """The state or states to start from, a finite float64 copy."""
+    """The state or states to start from, as a finite float64 copy."""
     given = real_numbers(s0, "s0")
     if given.ndim not in (1, 2) or not given.size:
         raise ShapeError(f"s0 must have shape (S,) or (n, S) with at least one number, got {given.shape}")

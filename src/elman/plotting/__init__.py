@@ -1,9 +1,9 @@
-"""Pictures of results, for papers: one function per result, each draws on one matplotlib axes and returns it.
+"""Pictures of results, for papers: one function per result, which draws on one matplotlib axes and returns it.
 
 matplotlib is imported when the first picture is drawn. Nothing here changes its settings (``rcParams``) or shows a
 window. Line styles and markers differ as well as colours, so that every picture can be read in grey. Norms that grow
-or decay over many steps may leave the range of floating-point numbers; they are drawn as their decimal logarithm, on an
-axis with the decades written as powers of ten.
+or decay over many steps may leave the range of floating-point numbers; their decimal logarithms are drawn instead, on
+an axis whose decades are written as powers of ten.
 """
 
 from .diagnosis import plot_diagnosis, plot_directions, plot_verification

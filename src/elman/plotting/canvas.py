@@ -17,7 +17,7 @@ from ..validation.words import kind
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette (2008): told apart by the colour-blind, and blue is darker than orange in print
+# Okabe and Ito's palette (2008), which the colour-blind can tell apart; in print, blue is darker than orange
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "0.4"
 _DECADES_WITH_MINOR_TICKS = 8
 # Size in inches of a legend entry of about 30 letters in this font.
@@ -29,9 +29,9 @@ R = TypeVar("R")
 
 
 def draws_results(plot: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that draws a result: DTypeError for anything but what its first argument is declared to be.
+    """Decorate a function that draws a result: it raises DTypeError if its first argument is not of a declared class.
 
-    Classes are compared by name, since a picture of one kind of result should not import all others.
+    Classes are compared by name, so that drawing one kind of result does not import all others.
     """
     declared = next(iter(plot.__annotations__.values())).split(" | ")
 
@@ -46,7 +46,7 @@ def draws_results(plot: Callable[P, R]) -> Callable[P, R]:
 
 
 def axes_for(ax: Axes | None, purpose: str, size: tuple[float, float] = (6.4, 4.4)) -> Axes:
-    """The given axes, or those of a new figure of ``size`` inches; MissingExtraError without matplotlib."""
+    """Return the given axes, or those of a new figure of ``size`` inches; MissingExtraError without matplotlib."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -55,21 +55,21 @@ def axes_for(ax: Axes | None, purpose: str, size: tuple[float, float] = (6.4, 4.
 
 
 def decades(nats: Any) -> Array:
-    """Decimal logarithms of what is given in nats; NaN, which matplotlib leaves out, for anything not finite."""
+    """Convert nats to decimal logarithms; anything not finite becomes NaN, which matplotlib leaves out."""
     values = np.asarray(nats, dtype=np.float64)
     return np.where(np.isfinite(values), values, np.nan) / math.log(10)
 
 
 short_factor = functools.partial(factor, digits=3, far=math.log(1e4), far_digits=1)
-"""A factor to read from nats, for labels: ``88.1``, or ``3e-175``."""
+"""Write the factor that a number of nats stands for, for labels: ``88.1``, or ``3e-175``."""
 
 
 def decade_axis(ax: Axes, low: float, high: float) -> None:
-    """Make y an axis of decimal logarithms from ``low`` to ``high``, ticks at powers of ten, legend above."""
+    """Make y an axis of decimal logarithms from ``low`` to ``high``, ticks at powers of ten, with the legend above."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
     if ax.get_legend() is not None:
-        # another picture on the same axes stays in sight
+        # keep another picture on the same axes in view
         bottom, top = below_legend(ax)
         low, high = min(low, bottom), max(high, top)
     legend_above(ax, low, high)
@@ -89,13 +89,13 @@ def below_legend(ax: Axes) -> tuple[float, float]:
 
 
 def span(*curves: Any) -> tuple[float, float]:
-    """Smallest and largest finite number in some arrays of decades, at least one decade to either side of 1."""
+    """Smallest and largest finite number in arrays of decades, widened to at least one decade on either side of 1."""
     finite = [values[np.isfinite(values)] for values in (np.asarray(curve, dtype=np.float64) for curve in curves)]
     return min([-1.0, *(v.min() for v in finite if v.size)]), max([1.0, *(v.max() for v in finite if v.size)])
 
 
 def some(n: int, most: int = 10) -> list[int]:
-    """Indices 0 .. n - 1, thinned to evenly spaced ``most``: where a curve carries a marker."""
+    """Indices 0 .. n - 1, thinned to at most ``most`` evenly spaced ones: where a curve has markers."""
     return sorted({round(i) for i in np.linspace(0, n - 1, min(n, most)).tolist()})
 
 
@@ -110,10 +110,10 @@ def mark_extinct(ax: Axes, mean: Array) -> None:
 
 
 def legend_above(ax: Axes, low: float, high: float, twin: Axes | None = None) -> None:
-    """Set the y range so that ``low`` .. ``high`` lies below a strip that the legend fills: it never covers a curve.
+    """Set the y range so that ``low`` .. ``high`` lies below a strip for the legend, which then covers no curve.
 
-    The legend names each label once, also if several pictures share the axes. With ``twin`` it names the artists of
-    both axes, and the range of the twin, as it is, gets the same strip.
+    The legend names each label once, even if several pictures share the axes. With ``twin``, it names the artists of
+    both axes, and the present range of the twin is extended by the same strip.
     """
     named: dict[str, Any] = {}
     for each in (ax, twin) if twin else (ax,):
@@ -129,12 +129,12 @@ def legend_above(ax: Axes, low: float, high: float, twin: Axes | None = None) ->
 
 
 def legend_above_plane(ax: Axes, left: float, right: float, bottom: float, top: float) -> None:
-    """Set ranges of equal scale that hold the rectangle, with a strip above it that the legend fills."""
+    """Set ranges of equal scale that contain the rectangle, with a strip above it for the legend."""
     handles, labels = ax.get_legend_handles_labels()
     named = dict(zip(labels, handles, strict=True))
     strip, (width, height) = _strip(ax, len(named)), _inches(ax)
     scale = min(width / (right - left), (height - strip) / (top - bottom))
-    # the whole width is filled, so that the axes stay as wide as their legend where height is short
+    # the whole width is used, so that the axes stay as wide as their legend where there is little height
     centre, half = (left + right) / 2, width / scale / 2
     ax.set_aspect("equal")
     ax.set_xlim(centre - half, centre + half)
@@ -143,7 +143,7 @@ def legend_above_plane(ax: Axes, left: float, right: float, bottom: float, top: 
 
 
 def show_legend(ax: Axes, named: dict[str, Any]) -> None:
-    """The legend at the upper edge, without a frame but in front of lines through the strip."""
+    """Show the legend at the upper edge, without a frame but in front of lines that cross the strip."""
     ax.legend(
         named.values(), named.keys(), loc="upper center", ncols=_columns(ax), fontsize=_FONT, facecolor="white",
         edgecolor="none", framealpha=1, borderaxespad=0.2, columnspacing=1.2,
@@ -151,20 +151,20 @@ def show_legend(ax: Axes, named: dict[str, Any]) -> None:
 
 
 def _inches(ax: Axes) -> tuple[float, float]:
-    """Width and height of the axes."""
+    """Width and height of the axes in inches."""
     return ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
 
 
 def _columns(ax: Axes) -> int:
-    """Columns of a legend that fit beside each other."""
+    """Number of legend columns that fit side by side."""
     return max(1, int(_inches(ax)[0] / _ENTRY_WIDTH))
 
 
 def _strip(ax: Axes, labels: int) -> float:
-    """Height in inches of a legend with so many labels, at most half of the axes."""
+    """Height in inches of a legend with this many labels, at most half that of the axes."""
     return min(math.ceil(labels / _columns(ax)) * _ENTRY_HEIGHT + 0.12, _inches(ax)[1] / 2)
 
 
 def add_title(ax: Axes, *lines: str) -> None:
-    """The numbers that belong to the picture, above it on the left."""
+    """Write the numbers that belong to the picture above it, on the left."""
     ax.set_title("\n".join(lines), loc="left", fontsize=_FONT)

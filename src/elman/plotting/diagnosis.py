@@ -1,4 +1,4 @@
-"""Predicted growth of gradients, and the measured one beside it."""
+"""Predicted growth of gradients, and the measured growth beside it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..diagnostics.diagnosis.verification import Comparison, Verification
 
 _LEVEL = math.log10(HORIZON)
-# A horizon within twice the length of the sequences is drawn where it is; towards one farther off only the direction.
+# A horizon within twice the length of the sequences is drawn where it is; of one farther off, only the direction is.
 _FARTHEST, _DIRECTION = 2.0, 1.3
 
 
@@ -42,10 +42,10 @@ def plot_diagnosis(diagnosis: Diagnosis, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     diagnosis : Diagnosis
-        From :func:`elman.diagnose`. The line is the mean over sequences from random unit vectors, the dark band its
-        95 % interval, the light band that of one more sequence. The gradient of the loss, where it was predicted too,
-        is dashed, with 95 % intervals of its mean. What lies beyond the sequences is extrapolated: dotted, with an open
-        mark.
+        From :func:`elman.diagnose`. The line is the mean over sequences, started from random unit vectors; the dark
+        band is its 95 % interval, the light band that of one more sequence. The gradient of the loss, if it was
+        predicted too, is dashed, with 95 % intervals of its mean. Extrapolation beyond the length of the sequences is
+        dotted, with an open marker.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default. Ordinates are decimal logarithms.
 
@@ -91,13 +91,13 @@ def plot_diagnosis(diagnosis: Diagnosis, ax: Axes | None = None) -> Axes:
 
 @draws_results
 def plot_directions(diagnosis: BidirectionalDiagnosis, ax: Axes | None = None) -> Axes:
-    """Draw the growth of gradients in every direction of a bidirectional model, and of the whole.
+    """Draw the growth of gradients in every direction of a bidirectional model, and in the whole model.
 
     Parameters
     ----------
     diagnosis : BidirectionalDiagnosis
-        From :func:`elman.diagnose`. A line for each direction's mean, by its own lags, with the 95 % interval as a
-        band; backward directions are dashed. That of the loss through all of them is black.
+        From :func:`elman.diagnose`. Each direction's mean is a line, by its own lags, with the 95 % interval as a
+        band; backward directions are dashed. The gradient of the loss through all of them is black.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default. Ordinates are decimal logarithms.
 
@@ -142,7 +142,7 @@ def plot_verification(verification: Verification, ax: Axes | None = None) -> Axe
     verification : Verification
         From :meth:`elman.Diagnosis.verify`. The dark band is where the mean of these measured sequences should lie in
         95 % of cases (Welch's two-sample interval), the light band holds 95 % of single sequences. Points are measured
-        means with their 95 % intervals; open where the mean lies outside the dark band.
+        means with their 95 % intervals; they are open where the mean lies outside the dark band.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default. Ordinates are decimal logarithms.
 
@@ -175,7 +175,7 @@ def plot_verification(verification: Verification, ax: Axes | None = None) -> Axe
 
 
 def _label_lags(ax: Axes, bottom: float, top: float, start: str = "the end") -> None:
-    """Axes of gradient norms by lag, in decades from ``bottom`` to ``top`` with some room."""
+    """Make axes of gradient norms by lag, in decades from ``bottom`` to ``top`` with some room."""
     decade_axis(ax, bottom - 0.3, top + 0.3)
     ax.set_xlabel(f"lag (steps back from {start})")
     ax.set_ylabel("gradient norm relative to lag 0")
@@ -205,7 +205,7 @@ def _compared(
 
 
 def _line_with_bars(ax: Axes, curve: GrowthCurve, label: str) -> None:
-    """The mean as a dashed line, marked at some lags, with bars for its 95 % interval where there is one."""
+    """Draw the mean as a dashed line, marked at some lags, with bars for its 95 % interval where there is one."""
     mean, at = decades(curve.mean), some(curve.n_steps + 1)
     ax.plot(
         curve.lags, mean, color=ORANGE, linestyle="--", marker="s", markersize=4, markerfacecolor="white",
@@ -217,13 +217,13 @@ def _line_with_bars(ax: Axes, curve: GrowthCurve, label: str) -> None:
 
 
 def _horizon(ax: Axes, curve: GrowthCurve) -> bool:
-    """Mark where 1e-3 is left, or the way there; return whether the mark is drawn."""
+    """Mark the lag where 1e-3 is left, or draw the direction towards it; return whether the mark is drawn."""
     horizon, T = curve.horizon, curve.n_steps
     if not math.isfinite(horizon.steps):
         return False
     label = f"horizon {horizon.steps:.3g} steps"
     if not horizon.extrapolated:
-        # a gradient that is exactly zero all at once passes no thousandth
+        # a gradient that becomes exactly zero from one lag to the next does not pass through 1e-3
         crossed = bool(np.isfinite(curve.mean[math.ceil(horizon.steps)]))
         if crossed:
             _show_lags(ax, T, T)
@@ -241,7 +241,7 @@ def _horizon(ax: Axes, curve: GrowthCurve) -> bool:
 
 
 def _show_lags(ax: Axes, T: int, last: float) -> None:
-    """Set the range of x to lags 0 .. ``last``, or what another picture on the axes needs."""
+    """Set the range of x to lags 0 .. ``last``, or wider if another picture on the axes needs it."""
     left, right = -0.03 * T, last + 0.05 * T
     if not ax.get_autoscalex_on():
         left, right = min(left, ax.get_xlim()[0]), max(right, ax.get_xlim()[1])
@@ -249,7 +249,7 @@ def _show_lags(ax: Axes, T: int, last: float) -> None:
 
 
 def _mark_horizon(ax: Axes, horizon: Horizon, face: str, label: str) -> None:
-    """A diamond at the horizon with its 95 % interval, which may leave the picture or not be known."""
+    """Draw a diamond at the horizon with its 95 % interval, which may extend beyond the picture or be unknown."""
     ends = (horizon.low, min(horizon.high, 2 * ax.get_xlim()[1]))
     bar = [[0.0 if math.isnan(end) else abs(end - horizon.steps)] for end in ends]
     ax.errorbar(
@@ -268,7 +268,7 @@ def _title(curve: GrowthCurve) -> list[str]:
 
 
 def _verdicts(verification: Verification) -> list[str]:
-    """Whether measurement and prediction agree, how far they were compared, their rates, and how much is dead."""
+    """Whether measurement and prediction agree, how far they were compared, their rates, and their dead fractions."""
     p, m = verification.random.predicted, verification.random.measured
     lines = [f"measurement {'agrees' if verification.agrees else 'DISAGREES'} with the prediction"]
     if verification.random.last_lag < verification.n_steps:

@@ -42,7 +42,7 @@ def plot_fixed_points(result: FixedPoints, axes: Any = None, *, trajectories: Ar
     MissingExtraError
         If matplotlib is not installed.
     ShapeError
-        If the axes are not two, or the trajectories have another shape.
+        If there are not two axes, or the trajectories have another shape.
     """
     if axes is None:
         first = axes_for(None, "plot_fixed_points", (10.4, 5.0))
@@ -59,7 +59,7 @@ def plot_fixed_points(result: FixedPoints, axes: Any = None, *, trajectories: Ar
 
 @draws_results
 def plot_point_eigenvalues(result: FixedPoints, ax: Axes | None = None) -> Axes:
-    """Draw the eigenvalues of the Jacobian at every point in the complex plane with the unit circle.
+    """Draw the eigenvalues of the Jacobian at every point, in the complex plane with the unit circle.
 
     Parameters
     ----------
@@ -83,10 +83,10 @@ def plot_point_eigenvalues(result: FixedPoints, ax: Axes | None = None) -> Axes:
     for chosen, label, style in _kinds(result):
         z = result.eigenvalues[chosen].ravel()
         ax.plot(z.real, z.imag, label=label, **style)
-    ax.set_xlabel(r"$\mathrm{Re}\,\lambda$ (factor a step)")
-    ax.set_ylabel(r"$\mathrm{Im}\,\lambda$ (factor a step)")
+    ax.set_xlabel(r"$\mathrm{Re}\,\lambda$ (factor per step)")
+    ax.set_ylabel(r"$\mathrm{Im}\,\lambda$ (factor per step)")
     add_title(ax, "eigenvalues of the Jacobian at each point")
-    # a few modes grow or turn far beyond the circle
+    # a few eigenvalues may lie far outside the circle
     z = result.eigenvalues
     right, top = max(1.05, z.real.max(initial=0) + 0.1), max(1.05, abs(z.imag).max(initial=0) + 0.1)
     legend_above_plane(ax, min(-1.05, z.real.min(initial=0) - 0.1), right, -top, top)
@@ -104,7 +104,7 @@ def plot_points(result: FixedPoints, ax: Axes | None = None, *, trajectories: Ar
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     trajectories : array_like, shape (T, n, S), optional
-        States of the layer, which then set the components, and of which the first 50 sequences are drawn.
+        States of the layer, from which the components are then computed; the first 50 sequences are drawn.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def plot_points(result: FixedPoints, ax: Axes | None = None, *, trajectories: Ar
 
 
 def _kinds(result: FixedPoints) -> list[tuple[Array, str, dict[str, Any]]]:
-    """Which points (m,) are of each kind that there is, what it is called, how it is drawn."""
+    """For each kind that occurs: which points (m,) are of it, its name, and how it is drawn."""
     open_marker = {"linestyle": "none", "markersize": 5, "markerfacecolor": "none"}
     kinds = [
         (result.stable, "stable", {**open_marker, "marker": "o", "color": BLUE}),
@@ -157,7 +157,7 @@ def _kinds(result: FixedPoints) -> list[tuple[Array, str, dict[str, Any]]]:
 
 
 def _principal(cloud: Array) -> tuple[Array, Array, Array]:
-    """Mean (S,), two orthonormal directions (S, 2) of most variance, and their shares of it; zeros for none."""
+    """Mean (S,), two orthonormal directions (S, 2) of largest variance, and their shares of it; zeros if no points."""
     S = cloud.shape[1]
     if not len(cloud):
         return np.zeros(S), np.zeros((S, 2)), np.zeros(2)

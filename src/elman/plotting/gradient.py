@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @draws_results
 def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
-    """Draw gradients pulled back and tangent vectors pushed forward against the lag, with the bounds if there are any.
+    """Draw, by lag, gradients pulled back and tangent vectors pushed forward, with the bounds if there are any.
 
     Parameters
     ----------
     flow : GradientFlow
-        From :func:`elman.gradient_flow`. Curves are means over the living sequences, the band holds all of them. Bounds
-        (Pascanu, Mikolov and Bengio 2013) are the extreme ones over sequences, as are the singular values; a bound far
-        away leaves the picture, its legend entry says where it ends.
+        From :func:`elman.gradient_flow`. Curves are means over the living sequences; the band contains all of them.
+        Bounds (Pascanu, Mikolov and Bengio 2013) and singular values are the extremes over sequences; a bound that is
+        far away leaves the picture, and its legend entry says where it ends.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default. Ordinates are decimal logarithms.
 
@@ -83,9 +83,9 @@ def plot_gradient_flow(flow: GradientFlow, ax: Axes | None = None) -> Axes:
 
 @draws_results
 def plot_bounds(flow: GradientFlow, ax: Axes) -> Axes:
-    """Add the bounds of a flow to another picture of the same gradients, whose range grows by half at most.
+    """Add the bounds of a flow to another picture of the same gradients, whose range grows by at most half.
 
-    A bound that leaves this range ends below the legend; the entry there says where it goes.
+    A bound that leaves this range is cut off below the legend; its entry there says where it ends.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def plot_bounds(flow: GradientFlow, ax: Axes) -> Axes:
 
 
 def _add_bounds(ax: Axes, flow: GradientFlow, low: float, high: float) -> None:
-    """Draw the bounds and make the decade axis from ``low`` to ``high``, higher if that brings bounds into sight."""
+    """Draw the bounds and make the decade axis from ``low`` to ``high``, higher if that brings bounds into view."""
     from matplotlib.patches import Rectangle
 
     bounds = _bounds(ax, flow)
@@ -111,12 +111,12 @@ def _add_bounds(ax: Axes, flow: GradientFlow, low: float, high: float) -> None:
     decade_axis(ax, low, max(high, min(highest + 0.3, high + (high - low) / 2)))
     bottom, top = below_legend(ax)
     for line in bounds:
-        # without this it would pass behind the legend and come out on its other side
+        # without this, the line would pass behind the legend and reappear above it
         line.set_clip_path(Rectangle((0, bottom), 1, top - bottom, transform=ax.get_yaxis_transform()))
 
 
 def _bounds(ax: Axes, flow: GradientFlow) -> list[Line2D]:
-    """Draw the bounds there are."""
+    """Draw those bounds that the flow has."""
     lines: list[tuple[Array, str, Any]] = []
     if flow.upper_bound is not None and flow.lower_bound is not None:
         lines += [
@@ -133,7 +133,7 @@ def _bounds(ax: Axes, flow: GradientFlow) -> list[Line2D]:
 
 
 def _add_singular_values(ax: Axes, flow: GradientFlow) -> list[Array]:
-    """Draw the extreme singular values there are; the decades of those that gradients come near."""
+    """Draw the extreme singular values, if the flow has them; return the decades of those that gradients come near."""
     if flow.singular_lags is None or flow.largest is None or flow.smallest is None:
         return []
     largest, smallest = decades(flow.largest.max(axis=1)), decades(flow.smallest.min(axis=1))
@@ -143,7 +143,7 @@ def _add_singular_values(ax: Axes, flow: GradientFlow) -> list[Array]:
             flow.singular_lags, values, color="black", linewidth=0.6, marker=marker, markersize=3.5,
             markerfacecolor="white", label=label,
         )  # fmt: skip
-    # the smallest may fall a hundred times as fast as any gradient that was seen, and would flatten the picture
+    # the smallest may fall a hundred times as fast as any observed gradient, and would flatten the picture
     return [largest]
 
 
@@ -157,6 +157,6 @@ def _title(flow: GradientFlow) -> list[str]:
 
 
 def _extremes(growth: Array) -> tuple[Array, Array]:
-    """Decades (T + 1,) of the smallest and largest of growth (T + 1, n) that is not -inf; NaN where all is."""
+    """Decades (T + 1,) of the smallest and largest growth (T + 1, n) that is not -inf; NaN where all of it is."""
     living = np.isfinite(growth)
     return decades(np.where(living, growth, np.inf).min(axis=1)), decades(np.where(living, growth, -np.inf).max(axis=1))

@@ -1,4 +1,4 @@
-"""Lyapunov exponents: how they converged, and how they differ from place to place."""
+"""Lyapunov exponents: how they converged, and how they vary along the trajectory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _EARLIER = ((0.25, "x"), (0.5, "+"))
 def plot_lyapunov(result: LyapunovSpectrum, ax: Axes | None = None) -> Axes:
     """Draw the exponents in descending order with 95 % t intervals, and what they were earlier in the run.
 
-    Estimates after a quarter and half of the counted steps that lie within the intervals of the final ones speak for
-    convergence.
+    Estimates after a quarter and a half of the counted steps indicate convergence if they lie within the intervals of
+    the final ones.
 
     Parameters
     ----------
     result : LyapunovSpectrum
-        From :func:`elman.lyapunov_spectrum`. Exponents of -inf stand as triangles on the lower edge.
+        From :func:`elman.lyapunov_spectrum`. Exponents of -inf are drawn as triangles at the lower edge.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
 
@@ -75,21 +75,21 @@ def plot_lyapunov(result: LyapunovSpectrum, ax: Axes | None = None) -> Axes:
 
 @draws_results
 def plot_finite_time(result: LyapunovSpectrum, length: int, ax: Axes | None = None) -> Axes:
-    """Draw how much the exponents over windows of ``length`` steps differ from place to place.
+    """Draw how much the exponents over windows of ``length`` steps vary along the trajectory.
 
     Parameters
     ----------
     result : LyapunovSpectrum
         From :func:`elman.lyapunov_spectrum`.
     length : int
-        Steps per window, as :meth:`~elman.LyapunovSpectrum.finite_time` takes it.
+        Steps per window, as for :meth:`~elman.LyapunovSpectrum.finite_time`.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Medians, and bars from the 5th to the 95th percentile, over the exponents of the whole run.
+        Medians over windows, with bars from the 5th to the 95th percentile, beside the exponents of the whole run.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def plot_finite_time(result: LyapunovSpectrum, length: int, ax: Axes | None = No
     )  # fmt: skip
     ax.set_ylabel(rf"exponent $\lambda_i$ over {length} steps (nats per step)")
     _index_axis(ax, len(index))
-    add_title(ax, f"finite-time exponents, {length} steps a window")
+    add_title(ax, f"finite-time exponents, {length} steps per window")
     ends = np.concatenate([[0.0], low[living], high[living]])
     margin = 0.06 * float(np.ptp(ends)) or 1.0
     legend_above(ax, float(ends.min()) - margin, float(ends.max()) + margin)
@@ -121,7 +121,7 @@ def plot_finite_time(result: LyapunovSpectrum, length: int, ax: Axes | None = No
 
 
 def _index_axis(ax: Axes, count: int) -> None:
-    """Whole numbers from 1 to ``count`` below the axes."""
+    """Label the x axis with whole numbers from 1 to ``count``."""
     from matplotlib.ticker import MaxNLocator
 
     ax.set_xlabel("index $i$ of the exponent")
@@ -130,5 +130,5 @@ def _index_axis(ax: Axes, count: int) -> None:
 
 
 def _finite(values: Array) -> Array:
-    """The values with NaN, which matplotlib leaves out, for -inf."""
+    """The values with -inf replaced by NaN, which matplotlib leaves out."""
     return np.where(np.isfinite(values), values, np.nan)

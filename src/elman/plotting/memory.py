@@ -20,13 +20,13 @@ _MARKS = 40
 
 @draws_results
 def plot_memory(memory: MemoryCapacity | MeasuredMemory | FisherMemory, ax: Axes | None = None) -> Axes:
-    """Draw what a network holds of its input over the lag. Several may share the axes, such as exact and measured.
+    """Draw by lag how much of its input a network holds. Several may share the axes, such as exact and measured.
 
     Parameters
     ----------
     memory : MemoryCapacity, MeasuredMemory or FisherMemory
-        Measured capacity is drawn with its bias taken off, and with the threshold that chance reaches; the estimate
-        before is thin.
+        Measured capacity is drawn without its bias, with the threshold that chance exceeds once in 10,000; the biased
+        estimate is a thin line.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
 

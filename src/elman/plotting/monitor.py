@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @draws_results
 def plot_monitor(monitor: Monitor, axes: Any = None) -> Any:
-    """Draw rate, horizon, radius with saturation, and gradient norm by lag over the updates of a training.
+    """Draw rate, horizon, radius with saturation, and gradient norm by lag over the updates of a training run.
 
     Parameters
     ----------
     monitor : elman.Monitor
-        After a training.
+        After training.
     axes : sequence of four matplotlib.axes.Axes, optional
         Where to draw; those of a new figure by default.
 
@@ -48,7 +48,7 @@ def plot_monitor(monitor: Monitor, axes: Any = None) -> Any:
         axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")[1]
     axes = np.asarray(axes).ravel()
     if axes.shape != (4,):
-        raise ArgumentError(f"axes must be four, got {axes.size}")
+        raise ArgumentError(f"axes must be four matplotlib axes, got {axes.size}")
     steps = np.array([reading.step for reading in monitor.readings])
     _rate(axes[0], steps, monitor)
     _horizon(axes[1], steps, monitor)
@@ -61,12 +61,12 @@ def plot_monitor(monitor: Monitor, axes: Any = None) -> Any:
 
 
 def _column(monitor: Any, name: str) -> Any:
-    """One number of every reading."""
+    """One number from every reading."""
     return np.array([getattr(reading, name) for reading in monitor.readings], dtype=np.float64)
 
 
 def _rate(ax: Axes, steps: Any, monitor: Any) -> None:
-    """Rate with its interval, and the rates beyond which gradients vanish or explode over the sequence."""
+    """Draw the rate with its interval, and the rates beyond which gradients vanish or explode over the sequence."""
     rate, low, high = (_column(monitor, name) for name in ("rate", "rate_low", "rate_high"))
     ax.fill_between(steps, low, high, facecolor=BLUE, alpha=0.25, linewidth=0, label="95 %")
     ax.plot(steps, rate, color=BLUE, marker="o", markersize=4, markevery=some(len(steps)), label="rate")
@@ -79,7 +79,7 @@ def _rate(ax: Axes, steps: Any, monitor: Any) -> None:
 
 
 def _horizon(ax: Axes, steps: Any, monitor: Any) -> None:
-    """Horizon on a logarithmic axis, arrows where there is none, and the length of the sequences."""
+    """Draw the horizon on a logarithmic axis, triangles where there is none, and the length of the sequences."""
     horizon, length = _column(monitor, "horizon"), _column(monitor, "n_steps")
     known = np.where(np.isfinite(horizon), horizon, np.nan)
     ax.plot(steps, known, color=BLUE, marker="o", markersize=4, markevery=some(len(steps)), label="horizon")
@@ -97,7 +97,7 @@ def _horizon(ax: Axes, steps: Any, monitor: Any) -> None:
 
 
 def _weights(ax: Axes, steps: Any, monitor: Any) -> None:
-    """Largest radius, and the share of saturated units on an axis of its own."""
+    """Draw the largest radius, and the share of saturated units on a second axis."""
     radius = np.array([max(r.radius.values(), default=math.nan) for r in monitor.readings])
     ax.plot(steps, radius, color=BLUE, marker="o", markersize=4, markevery=some(len(steps)), label="radius of W_hh")
     ax.set_ylabel("spectral radius (largest of the gates)")
@@ -112,7 +112,7 @@ def _weights(ax: Axes, steps: Any, monitor: Any) -> None:
 
 
 def _by_lag(ax: Axes, steps: Any, monitor: Any) -> None:
-    """Gradient of training by lag, one curve for some of the readings, later ones darker."""
+    """Draw the gradient of training by lag: a curve for each of a few readings, later ones darker."""
     chosen = [monitor.readings[i] for i in some(len(steps), 5)]
     values = [np.array(reading.log_norms) / math.log(10) for reading in chosen]
     for i, (reading, decades) in enumerate(zip(chosen, values, strict=True)):
@@ -124,4 +124,4 @@ def _by_lag(ax: Axes, steps: Any, monitor: Any) -> None:
     if any(v.size for v in values):
         legend_above(ax, *ax.get_ylim())
     else:
-        ax.text(0.5, 0.5, "this model does not tell", ha="center", transform=ax.transAxes)
+        ax.text(0.5, 0.5, "not recorded for this model", ha="center", transform=ax.transAxes)

@@ -1,4 +1,4 @@
-"""The file of a picture: what it cannot be is said before the work, and it appears whole or not at all."""
+"""The file of a picture: an unusable name is refused before the work, and the file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_picture(path: str | os.PathLike[str], purpose: str = "a picture") -> str:
-    """The format of a picture by the suffix of its file, PNG without one; refused where it could not be saved.
+    """Return a picture's format from the suffix of its file, PNG without one; raise if it could not be saved.
 
     Raises
     ------
@@ -23,7 +23,7 @@ def check_picture(path: str | os.PathLike[str], purpose: str = "a picture") -> s
     ArgumentError
         If matplotlib has no such format.
     OSError
-        If the file cannot be written, see :func:`elman.files.check_target`.
+        If the file cannot be written; see :func:`elman.files.check_target`.
     """
     try:
         from matplotlib.backend_bases import FigureCanvasBase
@@ -47,7 +47,7 @@ def save_picture(figure: Figure, path: str | os.PathLike[str], dpi: int) -> None
     MissingExtraError, ArgumentError, OSError
         As for :func:`check_picture`.
     WriteError
-        If writing fails, as on a full disk.
+        If writing fails, such as on a full disk.
     """
     kind = check_picture(path)
     # without the format, matplotlib would add a suffix to a name that has none

@@ -1,4 +1,4 @@
-"""Mean-field rates over gains: one network's line, and the map with the boundary between order and chaos."""
+"""Mean-field rates by gain: a line for one network, and a map with the boundary between order and chaos."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RATE = "mean-field rate (nats per step)"
 
 @draws_results
 def plot_mean_field(field: MeanField, ax: Axes | None = None) -> Axes:
-    """Draw the mean-field rate over the gain for the variances of one network, and the network on it.
+    """Draw the mean-field rate against the gain for the variances of one network, and mark the network.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def plot_phase_diagram(diagram: PhaseDiagram, ax: Axes | None = None) -> Axes:
     rate = np.where(np.isfinite(diagram.rate), diagram.rate, np.nan)
     low, high = float(np.nanmin(rate)), float(np.nanmax(rate))
     # Dark below 0 and light above it, in grey as well. Rates fall without bound as the gain goes to 0: those farther
-    # below 0 than others are above it share the darkest shade.
+    # below 0 than the highest is above it share the darkest shade.
     most = high if high > 0 else -low
     mesh = ax.pcolormesh(
         gains, variances, rate, cmap="cividis", vmin=-most, vmax=most, shading="gouraud", rasterized=True
@@ -129,7 +129,7 @@ def plot_phase_diagram(diagram: PhaseDiagram, ax: Axes | None = None) -> Axes:
 
 
 def _level_lines(most: float) -> list[float]:
-    """Rates at which lines are drawn, apart from 0: two to four on either side within ``most``, and some below it."""
+    """Rates at which lines are drawn, apart from 0: two to four on either side within ``most``, and more below them."""
     step = 10.0 ** np.floor(np.log10(most / 2))
     step *= max(factor for factor in (1, 2, 5) if 2 * factor * step <= most)
     return [float(step * k) for k in range(-20, 5) if k]

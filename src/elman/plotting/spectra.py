@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..diagnostics.spectra.partial import PartialSpectrum
     from ..diagnostics.spectra.pseudospectrum import Pseudospectrum
 
-# The boundary takes one eigenvalue problem per direction: 61 of 500 units are a few seconds, of 2000 minutes.
+# The boundary takes one eigenvalue problem per direction: 61 take a few seconds for 500 units, minutes for 2000.
 _LARGEST_BOUNDARY = 500
 _DIRECTIONS = 61
 _STEPS = 6
@@ -36,14 +36,14 @@ _COLUMNS = 4
 def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
     """Draw the eigenvalues of a recurrent matrix with the unit circle and its field of values; marginal ones marked.
 
-    The field of values (numerical range) ``{x^* W x: |x| = 1}`` holds the eigenvalues; how far it reaches beyond their
-    convex hull shows how far the matrix is from normal; where it leaves the unit disc
-    short-term growth is possible.
+    The field of values (numerical range) ``{x^* W x: |x| = 1}`` contains the eigenvalues; how far it reaches beyond
+    their convex hull shows how far the matrix is from normal; where it leaves the unit disc, short-term growth is
+    possible.
 
     Parameters
     ----------
     spectrum : Spectrum
-        From :func:`elman.spectrum`. The field of values is drawn up to 500 units.
+        From :func:`elman.spectrum`. The field of values is drawn for up to 500 units.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
 
@@ -70,7 +70,7 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None) -> Axes:
 
 @draws_results
 def plot_partial_spectrum(spectrum: PartialSpectrum, ax: Axes | None = None) -> Axes:
-    """Draw the eigenvalues of a large matrix that were found, with the circle of its norm, which holds all of them.
+    """Draw the eigenvalues found of a large matrix, with the circle of its norm, which contains all eigenvalues.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def plot_partial_spectrum(spectrum: PartialSpectrum, ax: Axes | None = None) -> 
 
 
 def _add_eigenvalues(ax: Axes, spectrum: Spectrum | PartialSpectrum, label: str) -> None:
-    """Circles, and diamonds around those of which rounding decides the side of the unit circle, if there are any."""
+    """Draw circles, with diamonds around those that lie on the unit circle within rounding, if there are any."""
     z = spectrum.eigenvalues
     ax.plot(z.real, z.imag, linestyle="none", marker="o", markersize=5, markerfacecolor="none", color=BLUE, label=label)
     z = z[spectrum.marginal]
@@ -121,8 +121,8 @@ def plot_pseudospectrum(
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     levels : sequence of float, optional
-        Sizes of the perturbation, ascending, above 0. By default powers of ten from 1e-12 on whose contours close
-        within the grid, at most eight, or roots of them where there are few.
+        Sizes of the perturbation, ascending, above 0. By default at most eight powers of ten, from 1e-12 upward, whose
+        contours close within the grid, with fractional exponents where there are few.
 
     Returns
     -------
@@ -154,20 +154,20 @@ def plot_pseudospectrum(
 
 
 def _levels(log_sigma: Array) -> Array:
-    """Powers of ten whose contours close within a grid, and roots of them where there are few."""
+    """Powers of ten whose contours close within a grid, with fractional exponents where there are few."""
     border = np.concatenate([log_sigma[0], log_sigma[-1], log_sigma[:, 0], log_sigma[:, -1]])
     low, high = max(-12.0, float(log_sigma.min())), float(border.min())
     for spacing in (1.0, 0.5, 0.25, 0.1):
         powers = np.arange(np.ceil(low / spacing), np.floor(high / spacing) + 1) * spacing
         if len(powers) >= _LEAST_CONTOURS:
             break
-    # the first powers of a fine grid are specks about the eigenvalues
+    # contours of the lowest of many levels are specks around the eigenvalues
     return 10.0 ** powers[-_MOST_CONTOURS:]
 
 
 @draws_results
 def plot_spectrum_by_gate(spectra: SpectrumByGate) -> Figure:
-    """Draw the eigenvalues of each recurrent matrix in a panel of its own, all to the same scale.
+    """Draw the eigenvalues of each recurrent matrix in its own panel, all to the same scale.
 
     Parameters
     ----------
@@ -218,13 +218,13 @@ def plot_jacobian_spectrum(
 ) -> Axes:
     """Draw the eigenvalues of Jacobians along a trajectory with the unit circle.
 
-    On the axes of :func:`plot_spectrum` it shows what the nonlinearity makes of the recurrent matrix: a gradient meets
-    ``J_t``, not ``W_hh``.
+    On the axes of :func:`plot_spectrum`, this shows the effect of the nonlinearity: a gradient is multiplied by
+    ``J_t``, not by ``W_hh``.
 
     Parameters
     ----------
     lin : Linearization
-        ``T >= 1`` steps, state size S. Each Jacobian is formed and decomposed, of order ``S^3`` per step.
+        ``T >= 1`` steps, state size S. Each Jacobian is formed and decomposed, at a cost of order ``S^3`` per step.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     steps : sequence of int, optional
@@ -241,7 +241,7 @@ def plot_jacobian_spectrum(
     MissingExtraError
         If matplotlib is not installed.
     ArgumentError
-        If no step is given, or one or the sequence is out of range.
+        If no step is given, or a step or the sequence is out of range.
     """
     chosen = some(lin.n_steps, _STEPS) if steps is None else list(steps)
     if not chosen or not all(0 <= t < lin.n_steps for t in chosen):
@@ -277,14 +277,14 @@ def field_of_values(W: Array) -> Array:
         hermitian = np.cos(theta) * symmetric - 1j * np.sin(theta) * skew
         v = top_eigenpair(hermitian)[1]
         upper[i] = np.vdot(v, W @ v)
-    # A real matrix looks the same above and below the real axis. The point of a multiple eigenvalue may have come from
-    # the other side.
+    # The range of a real matrix is symmetric about the real axis. The point of a multiple eigenvalue may lie on the
+    # other side.
     upper.imag = np.abs(upper.imag)
     return np.concatenate([upper, upper[::-1].conj(), upper[:1]])
 
 
 def _finish(ax: Axes, window: Sequence[float] | None = None) -> None:
-    """Unit circle, equal aspect, labels, and a legend in a strip above the points and the window to be seen."""
+    """Add the unit circle, equal aspect, labels, and a legend in a strip above the points and the given window."""
     if _CIRCLE not in ax.get_legend_handles_labels()[1]:
         angle = np.linspace(0, 2 * np.pi, 361)
         ax.plot(np.cos(angle), np.sin(angle), color="black", linewidth=0.8, label=_CIRCLE, zorder=1.5)

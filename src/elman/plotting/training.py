@@ -28,7 +28,7 @@ def plot_history(history: History, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     history : History
-        From :func:`elman.fit`. Of a training that ended within an epoch the updates are spread evenly up to that epoch.
+        From :func:`elman.fit`. If training ended within an epoch, the updates are spread evenly up to that epoch.
     ax : matplotlib.axes.Axes, optional
         Where to draw losses and gradient norms alone; a new figure by default, with further axes below for each metric
         and for a learning rate that changed.
@@ -36,7 +36,7 @@ def plot_history(history: History, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
-        That of the losses. Its twin, with the gradient norm, is the last axes of the figure.
+        Those of the losses. Their twin, with the gradient norm, is the last axes of the figure.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def plot_history(history: History, ax: Axes | None = None) -> Axes:
 
 
 def _panels(history: History) -> dict[str, dict[str, list[float]]]:
-    """What is drawn below the losses: label of the axis, and its curves by name, those of held-out data beside."""
+    """What is drawn below the losses: labels of axes, each with its curves by name, also those of held-out data."""
     panels: dict[str, dict[str, list[float]]] = {}
     for name, values in history.metrics.items():
         if values:
@@ -79,7 +79,7 @@ def _panels(history: History) -> dict[str, dict[str, list[float]]]:
 
 
 def _draw_panels(ax: Axes, panels: dict[str, dict[str, list[float]]], epochs: int) -> Axes:
-    """Axes below that of the losses, over the same epochs; the lowest of them all."""
+    """Draw axes below those of the losses, over the same epochs, and return the lowest of all."""
     if not panels:
         return ax
     grid = ax.figure.add_gridspec(len(panels) + 1, height_ratios=[2.5, *[1.0] * len(panels)])
@@ -115,7 +115,7 @@ def plot_forecast(
     Parameters
     ----------
     years : array_like, shape (n,)
-        When.
+        Year of each value.
     actual : array_like, shape (n,)
         The series.
     forecasts : mapping of str to array_like, shape (n,)
@@ -123,7 +123,7 @@ def plot_forecast(
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     ylabel : str, default "value"
-        What the series is, with its unit.
+        Name of the series, with its unit.
 
     Returns
     -------
@@ -134,13 +134,13 @@ def plot_forecast(
     MissingExtraError
         If matplotlib is not installed.
     ShapeError
-        If the arrays do not have one shape (n,).
+        If the arrays do not all have the same shape (n,).
     """
     when, series = (real_numbers(a, name).astype(float) for a, name in ((years, "years"), (actual, "actual")))
     curves = {name: real_numbers(values, f"forecasts[{name!r}]").astype(float) for name, values in forecasts.items()}
     for name, values in {"years": when, "actual": series, **curves}.items():
         if values.ndim != 1 or values.shape != when.shape:
-            raise ShapeError(f"years, actual and every forecast must have one shape (n,); {name} has {values.shape}")
+            raise ShapeError(f"years, actual and every forecast must share one shape (n,); {name} has {values.shape}")
     ax = axes_for(ax, "plot_forecast", (7.2, 4.0))
     ax.plot(when, series, color="black", marker=".", linewidth=1, label="observed")
     for (name, values), (color, style, marker) in zip(curves.items(), cycle(_FORECAST_STYLES)):
@@ -158,7 +158,7 @@ def plot_forecast(
 
 
 def _gradient_norms(ax: Axes, history: History) -> None:
-    """The norm of every update behind the losses, the clipping norm, and a legend for both axes."""
+    """Draw the norm of every update behind the losses, the clipping norm, and a legend for both axes."""
     twin = ax.twinx()
     when = np.arange(1, history.updates + 1) * max(history.epochs, 1) / max(history.updates, 1)
     twin.plot(when, history.gradient_norm, color="0.7", linewidth=0.8, label="gradient norm")
@@ -173,6 +173,6 @@ def _gradient_norms(ax: Axes, history: History) -> None:
 
 
 def _log_if_positive(ax: Axes, values: list[float]) -> None:
-    """A logarithmic y axis, unless a value has no logarithm."""
+    """Make the y axis logarithmic, unless a value has no logarithm."""
     if values and min(values) > 0:
         ax.set_yscale("log")

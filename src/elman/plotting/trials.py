@@ -1,4 +1,4 @@
-"""What changes of a network do to its rate: trials of its causes, and the search for a wished rate."""
+"""How changes of a network affect its rate: trials of its causes, and the search for a target rate."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @draws_results
 def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
-    """Draw what each trial did to the rate: predicted, measured, and for W_hh along a frozen trajectory.
+    """Draw how each trial changed the rate: predicted, measured, and for W_hh along the frozen trajectory.
 
     Parameters
     ----------
     explanation : Explanation
         From :meth:`elman.Diagnosis.explain`. Filled circles with bars: predicted by running the sequences again, mean
-        and 95 % interval. Open squares: measured on held-out sequences. The title has the causes.
+        and 95 % interval. Open squares: measured on held-out sequences. The title lists the causes.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
 
@@ -68,7 +68,7 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
 
 @draws_results
 def plot_prescription(tuned: TunedPrescription, ax: Axes | None = None) -> Axes:
-    """Draw the rate over the amounts that a search tried, the target, and what held-out sequences measured.
+    """Draw the rate against the amounts that a search tried, the target, and the rates of held-out sequences.
 
     Parameters
     ----------

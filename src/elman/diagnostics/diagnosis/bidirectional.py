@@ -1,9 +1,9 @@
-"""A bidirectional layer or network: each direction as the chain it is, and the whole as training sees it.
+"""A bidirectional layer or network: each direction as a chain of its own, and the whole as training sees it.
 
-The two directions of a layer run against each other and share no state, so there is no product of Jacobians of both.
+The two directions of a layer run in opposite order and share no state, so there is no product of Jacobians of both.
 Each is diagnosed in the order in which it reads, given its inputs. What training sees of the whole, the gradient of the
-loss with respect to the states of all directions, is measured on the same sequences by the backward pass, and gets the
-same intervals for other sequences.
+loss with respect to the states of all directions, is measured on the same sequences by the backward pass, with the same
+kind of intervals for other sequences.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Bidirectional(Protocol):
 
     @property
     def bidirectional(self) -> bool:
-        """Whether it does."""
+        """Whether the model reads in both directions."""
 
     def one_way(self) -> Mapping[str, Direction]:
         """Every direction of every layer by name, from the first layer up, forwards before backwards."""
@@ -54,7 +54,7 @@ class Direction(Diagnosable, Protocol):
     at: str | None
 
     def in_order(self, x: Any) -> Any:
-        """Sequences from time's order into that of reading, or back."""
+        """Convert sequences from the order of time to that of reading, or back."""
 
 
 def is_bidirectional(model: Any) -> bool:
@@ -80,8 +80,8 @@ def diagnose_directions(
     Raises
     ------
     ArgumentError
-        As :func:`elman.diagnose`; for levels other than ``"full"`` of several layers, which cannot be run piece by
-        piece, and for labels without a readout.
+        As for :func:`elman.diagnose`; also for levels other than ``"full"`` with several layers, which cannot be run
+        piece by piece, and for labels without a readout.
     """
     views = dict(model.one_way())
     if level != "full" and not all(view.top for view in views.values()):
@@ -91,7 +91,7 @@ def diagnose_directions(
         )
     if y is not None and next(iter(views.values())).at is None:
         raise ArgumentError(
-            f"y holds labels, from which a loss starts behind a readout, which {type(model).__name__} does not have: "
+            f"y holds labels, whose loss needs the output of a readout, which {type(model).__name__} does not have: "
             "put the layer into a network, elman.Network(layer, elman.Readout(layer.output_size, Q)), or leave y out"
         )
     loss = options.get("loss")
@@ -125,10 +125,10 @@ def _draws(rng: Any) -> bool:
 
 
 def _labels(view: Direction, x: Any, y: ArrayLike | None, loss: Any) -> Array | None:
-    """The labels that a direction's last state is responsible for; None where there are none.
+    """The labels that depend on a direction's last state; None where there are none.
 
-    Read at the end, a label is both directions'. Read at every step, a backward direction ends at the first step in
-    time; a label of the last step alone says nothing of it.
+    With a readout at the end, a label depends on both directions. With a readout at every step, a backward direction
+    ends at the first step in time; a label of the last step alone does not depend on its last state.
     """
     if y is None or not view.top:
         return None
@@ -142,7 +142,7 @@ def _labels(view: Direction, x: Any, y: ArrayLike | None, loss: Any) -> Array | 
 
 
 def _measured_on(found: Mapping[str, Diagnosis]) -> tuple[ModelSequences, ...]:
-    """The sequences of a prediction in time's order, with the labels as given: those of the last forward direction."""
+    """The sequences of a prediction in the order of time, with labels as given: those of the last forward direction."""
     forward = list(found.values())[-2]
     return tuple(batch for batch in forward._predicted if isinstance(batch, ModelSequences))
 
@@ -163,26 +163,26 @@ def _whole(parts: Sequence[ModelSequences], threshold: float, rng: np.random.Gen
 
 @dataclass(frozen=True, eq=False)
 class BidirectionalDiagnosis(Diagnosis, picture="plot_directions"):
-    """Growth of gradients in every direction of a bidirectional model, and of the whole; of :func:`elman.diagnose`.
+    """Growth of gradients in every direction of a bidirectional model, and in the whole; by :func:`elman.diagnose`.
 
-    What a :class:`Diagnosis` has (verdict, rate, curve, causes, ...) is that of the direction whose gradients are the
-    largest at the other end of its sequences, by the mean: it decides how far back the model as a whole can learn from.
+    The attributes of a :class:`Diagnosis` (verdict, rate, curve, causes, ...) are those of the direction whose mean
+    gradient is largest at the far end of its sequences: it decides from how far back the model as a whole can learn.
 
     Attributes
     ----------
     directions : dict of str to Diagnosis
         Each direction by name, ``"l0"``, ``"l0_reverse"``, ``"l1"``, ...: a chain of its own, given its inputs. Lags
-        run against its reading; for a backward direction from the first step in time to the last. In a stack the
-        gradients that pass from one direction into the other through the layers above are no part of it. To verify one
-        with other ``x`` and ``y``, give them in the order in which it reads; :meth:`verify` of the whole takes them in
-        time's.
+        run against its order of reading: for a backward direction, from the first step in time to the last. In a stack,
+        gradients that pass from one direction into the other through the layers above are not included. To verify one
+        direction with other ``x`` and ``y``, give them in the order in which it reads; :meth:`verify` of the whole
+        takes them in the order of time.
     strongest : str
-        Name of the direction that the headline is of.
+        Name of the direction that the headline describes.
     whole : GrowthCurve or None
         The gradient of the loss with respect to ``h`` of all directions together, by lag, as the backward pass of
-        training gives it: from the readout at the last step back in time (``at="steps"``), or with ``at="end"`` along
-        each direction's own reading. For networks, at ``level="full"``. In a stack, only this says what the directions
-        make together.
+        training gives it: from the readout at the last step back in time (``at="steps"``), or, with ``at="end"``,
+        along each direction's own order of reading. For networks, at ``level="full"``. In a stack, only this shows the
+        effect of all directions together.
     overflow : str
         Why the whole could not be measured, where training overflows; else empty.
     """
@@ -203,7 +203,7 @@ class BidirectionalDiagnosis(Diagnosis, picture="plot_directions"):
     ) -> BidirectionalVerification:
         """Measure every direction's gradient, and the whole, on other sequences; see :meth:`Diagnosis.verify`.
 
-        Sequences and labels in time's order.
+        Sequences and labels are given in the order of time.
         """
         if start is not None:
             raise ArgumentError("start belongs to a Linearization; a model gives its own start vectors")
@@ -229,14 +229,14 @@ class BidirectionalDiagnosis(Diagnosis, picture="plot_directions"):
         )
 
     def explain(self) -> Explanation:
-        """Causes of the headline's direction, tried on it alone; of another: ``diagnosis.directions[name].explain()``.
+        """Find the causes for the headline's direction alone; see :meth:`Diagnosis.explain`.
 
-        See :meth:`Diagnosis.explain`.
+        For another direction, call ``diagnosis.directions[name].explain()``.
         """
         return super().explain()
 
     def prescribe(self, target: float = 0.0, lever: str = "recurrent", **options: Any) -> NoReturn:
-        """Refused: one lever for both directions has no one answer.
+        """Refuse: one lever for both directions has no single answer.
 
         Raises
         ------

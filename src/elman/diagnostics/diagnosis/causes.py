@@ -9,7 +9,7 @@ With ``S`` units and :math:`\tilde u = D u / |D u|`, the identity
    + \underbrace{\log|W^T \tilde u| - \log\frac{\|W\|_F}{\sqrt S}}_\text{alignment}
 
 splits each step; its averages split the growth per step. In a random network the last two are small (mean-field theory
-keeps the first two only); training makes them large, by steering gradients to unsaturated units and along strong
+keeps only the first two); training makes them large, by steering gradients to unsaturated units and along strong
 directions of ``W``.
 """
 

@@ -1,4 +1,4 @@
-"""Some of the trajectories of a linearization, as one of its own."""
+"""Some of the trajectories of a linearization, as another linearization."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...linearization import Array, ElementwiseFactors, JacobianStack, Lineariza
 class Chosen(Linearization):
     """Some of the trajectories of a linearization.
 
-    Products are those of all trajectories, the others' vectors being zero, as the protocol has no other; of a
-    :class:`~elman.linearization.JacobianStack` only the chosen are touched.
+    Products run over all trajectories, with zero vectors for the others, as the protocol has no other way; of a
+    :class:`~elman.linearization.JacobianStack`, only the chosen ones are used.
 
     Parameters
     ----------

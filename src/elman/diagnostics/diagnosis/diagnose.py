@@ -43,10 +43,10 @@ def diagnose(
     r"""Predict how gradients grow or decay over a sequence.
 
     Unit vectors at the last state are pulled back along trajectories, :math:`u_k \propto J_{T-k}^T u_{k-1}`, as
-    backpropagation through time does; the log of what each step does to their length adds up to a growth curve over
-    lags. The curves of different sequences give Student t intervals for the gradient on *other* sequences of the same
-    length, distribution and initial state. Sequences are added, 8, 16, 32, 64, until the verdict is decided at 99 %
-    (from 16 on where tangents are pushed forward).
+    backpropagation through time does; the logs of the growth in each step add up to a growth curve over lags. The
+    curves of different sequences give Student t intervals for the gradient on *other* sequences of the same length,
+    distribution and initial state. Sequences are added, 8, 16, 32, 64, until the verdict is decided at 99 % (from 16 on
+    where tangents are pushed forward).
 
     Parameters
     ----------
@@ -55,55 +55,55 @@ def diagnose(
         any network, such as a :class:`~elman.linearization.JacobianStack`.
     x : array_like, shape (T, n, D), or (n, T, D) for a batch-first model; or list of array_like, each (T, D)
         At least 2 sequences. Half of them, at most 32, are set aside for :meth:`Diagnosis.verify` if there are 4 or
-        more. Leave out for a Linearization. Of :class:`~elman.datasets.Windows` at most 256 are looked at, evenly
+        more. Leave out for a Linearization. Of :class:`~elman.datasets.Windows`, at most 256 are used, evenly
         spaced from the first to the last. Overlapping windows of one series are fewer independent sequences than
         windows: they make the intervals too narrow.
     y : ndarray, optional
         Labels, shape (n, Q) for the last step or with the first two axes of ``x`` and Q for every step; without the
-        axis Q for a loss whose labels have none (``target_axes`` 0, as classes for cross entropy). With them the
+        axis Q for a loss whose labels have none (``target_axes`` 0, as classes for cross entropy). With them, the
         gradient of the real loss at the last step is predicted too; without, that of a random combination of outputs.
     h0 : ndarray or tuple of ndarray, optional
         Initial states, shape (layers, n, H), as in training.
     loss : str or loss object, optional
-        Which loss ``y`` belongs to, "mse" by default; handed to ``model.loss_start``. Refused without ``y``.
+        Which loss ``y`` belongs to, "mse" by default; passed to ``model.loss_start``. Refused without ``y``.
     start : array_like, shape (n, S), optional
-        For a Linearization: gradients of your loss with respect to the last state, predicted beside random ones.
+        For a Linearization: gradients of your loss with respect to the last state, predicted along with random ones.
     level : {"full", "forward", "weights"}
-        How the prediction is made. ``"full"`` runs the model on ``x`` and pulls vectors back: one training step of the
-        same sequences, about twice that with 4 vectors. ``"forward"`` pushes fresh tangent vectors from a few lags
-        ``T - k`` to the end while the model runs, keeping 64 steps of the trajectory at a time: about two runs of the
-        model and 2 to 3.7 of each vector; the curve is measured at these lags and interpolated between. ``"weights"``
-        does the same on simulated inputs, without data or with a small sample of it. Only ``"full"`` predicts the
-        gradient of the loss.
+        How the prediction is made. ``"full"`` runs the model on ``x`` and pulls vectors back, at the cost of one
+        training step on the same sequences, about twice that with 4 vectors. ``"forward"`` pushes fresh tangent vectors
+        from ``T - k``, for a few lags ``k``, to the end while the model runs, with 64 steps of the trajectory in memory
+        at a time, at the cost of about two runs of the model and 2 to 3.7 of each vector; the curve is measured at
+        these lags and interpolated between them. ``"weights"`` does the same on simulated inputs, without data or with
+        a small sample of them. Only ``"full"`` predicts the gradient of the loss.
     input_mean, input_sd : array_like, shape (D,) or (), optional
-        For ``level="weights"``: mean (0 by default) and standard deviation of each input channel. Taken from ``x``,
-        if that is given and one of them or the autocorrelation is declared. With nothing declared ``x`` is a sample of
-        inputs: sequences are made of stretches of it, so that they have its moments and correlations; of 4 or more
-        sequences half are set aside for :meth:`Diagnosis.verify`. Text and other correlated input is not white noise:
-        give a sample. The report says how often each was right (``elman.diagnostics.diagnosis.track_record``).
+        For ``level="weights"``: mean (0 by default) and standard deviation of each input channel. They are taken from
+        ``x``, if that is given and one of them or the autocorrelation is declared. With nothing declared, ``x`` is a
+        sample of inputs: sequences are made of stretches of it, so that they have its moments and correlations; of 4 or
+        more sequences, half are set aside for :meth:`Diagnosis.verify`. Text and other correlated input is not white
+        noise: give a sample. The report says how often each kind of prediction was right
+        (``elman.diagnostics.diagnosis.track_record``).
     input_autocorrelation : array_like, shape (p,) or (p, D), optional
         For ``level="weights"``: autocorrelation of the inputs at lags 1 .. p, of all channels or each; 0 by default.
-        Gaussian noise that has it is simulated, channels independent.
+        Gaussian noise with this autocorrelation is simulated, with independent channels.
     length : int, optional
-        For ``level="weights"``: steps ``T`` of a sequence; that of ``x`` by default.
+        For ``level="weights"``: steps ``T`` of a sequence; by default the length of ``x``.
     threshold : float, default log(100)
         Growth in nats over the whole sequence, either way, that counts as exploding or vanishing.
     vectors : int, optional
         Random unit vectors for each sequence, and for each lag of the grid at ``level="forward"`` and ``"weights"``: by
         default 4 (``"full"``, ``"weights"``) or 2 (``"forward"``).
     max_sequences : int, default 64
-        Most sequences used for the prediction; of a Linearization that has more, so many are drawn, and up to 32 of the
-        others are set aside for :meth:`Diagnosis.verify`.
+        Largest number of sequences used for the prediction; of a Linearization that has more, this many are drawn, and
+        up to 32 of the others are set aside for :meth:`Diagnosis.verify`.
     rng : None, int or numpy.random.Generator
         Shuffles the sequences and draws the start vectors.
 
     Returns
     -------
     Diagnosis
-        A :class:`~elman.diagnostics.BidirectionalDiagnosis` for a bidirectional layer or
-        network.
-        ``verdict``, ``rate`` (nats per step) and ``rate_ci``, ``curve``, ``loss``, ``horizon``, ``causes``,
-        ``prescription``; ``.verify()`` measures the real gradient beside it.
+        With ``verdict``, ``rate`` (nats per step) and ``rate_ci``, ``curve``, ``loss``, ``horizon``, ``causes``,
+        ``prescription``; ``.verify()`` compares it with the measured gradient. A
+        :class:`~elman.diagnostics.BidirectionalDiagnosis` for a bidirectional layer or network.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def diagnose(
     Notes
     -----
     The spectrum of the recurrent matrix does not decide whether gradients vanish: on trained networks its radius gives
-    the wrong verdict more often than the right one. Only ``sigma_max(W_hh) max|phi'| < 1`` is a proof, of decay.
+    the wrong verdict more often than the right one. Only ``sigma_max(W_hh) max|phi'| < 1`` proves anything: decay.
 
     Exponents of long products were first studied by V. I. Oseledets (1968); the finite-time growth of gradients in
     recurrent networks by S. Hochreiter (1991), Y. Bengio, P. Simard and P. Frasconi (1994), and R. Pascanu, T. Mikolov
@@ -170,7 +170,7 @@ def diagnose(
         curves = observed.curves()
         if all(curve.verdict != "undecided" for curve in curves):
             break
-    # one batch more: trials of a change want 16 sequences also where 8 decided
+    # one more batch: trials of a change need 16 sequences even where 8 decided
     spare: list[Sequences] = list(islice(batches, 1))
     curve, *others = curves
     return Diagnosis(
@@ -192,17 +192,17 @@ def _check_level(level: str, declared: dict[str, Any], labels: dict[str, Any]) -
     """Refuse arguments that this level would not use."""
     for name, value in declared.items():
         if value is not None and level != "weights":
-            raise ArgumentError(f'{name} is declared for level="weights"; at level="{level}" the data say it')
+            raise ArgumentError(f'{name} is declared for level="weights"; at level="{level}" it comes from the data')
     for name, value in labels.items():
         if value is not None and level != "full":
             raise ArgumentError(
-                f'{name} belongs to level="full": at level="{level}" random tangents are pushed forward, which do not '
-                "know where a gradient starts"
+                f'{name} belongs to level="full": at level="{level}" random tangents are pushed forward, whatever the '
+                "loss or the start vectors"
             )
 
 
 class _Observations:
-    """Growth curves and what causes are found from, collected batch by batch."""
+    """Growth curves, and the factors from which causes are found, collected batch by batch."""
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold

@@ -1,4 +1,4 @@
-"""Why gradients grow or decay, and whether that is so: every cause is tried by changing it."""
+"""Why gradients grow or decay: the causes, each of them tested by changing it."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _SHIFTS = {"keep": 1.0, "renew": -1.0, None: 0.5}  # of a bias, by role of its g
 
 @dataclass(frozen=True, eq=False)
 class Trial(Result):
-    """One change, and what it did to the rate; all rates in nats per step.
+    """One change, and its effect on the rate; all rates in nats per step.
 
     Attributes
     ----------
     name : str
         What was changed, such as ``"W_hh x 1.15"``.
     frozen : float or None
-        What the causes say of a small change of W_hh if the trajectory stayed as it is: ``log(1.15)`` times the share
-        of the gradient that goes through W_hh. None for changes of the input and of biases, which act through the
-        trajectory only. A path through two products (the reset gate of a GRU that resets before the product) answers
-        twice and is counted once.
+        The effect that the causes give for a small change of W_hh along the same trajectory: ``log(1.15)`` times the
+        share of the gradient that goes through W_hh. None for changes of the input and of biases, which act only
+        through the trajectory. A path through two products (the reset gate of a GRU that resets before the product)
+        responds twice but is counted once.
     rerun : ndarray, shape (n,)
         Change of the rate of each sequence of the prediction, run again with the same start vectors; NaN where a
         gradient is exactly zero.
     measured : ndarray, shape (b,), or None
         The same for the gradient of training on the held-out sequences.
     answers : dict of str to float or None
-        By how much each of the four causes changed, for elementwise cells.
+        Change of each of the four causes, for elementwise cells.
     """
 
     name: str
@@ -110,9 +110,9 @@ class Explanation(Drawn, picture="plot_explanation"):
         Shares of the gradient's paths, which add up to 1; for other cells and for stacks.
     trials : tuple of Trial
         W_hh times 1.15, the bias of each gate that keeps or renews the state shifted so that more is kept (or all
-        biases shifted), inputs times 2 and .5.
+        biases shifted), inputs times 2 and 0.5.
     n, n_held_out : int
-        Sequences that were run again, and that were measured.
+        Number of sequences that were run again, and of those that were measured.
     """
 
     causes: Causes | None
@@ -154,12 +154,12 @@ class Explanation(Drawn, picture="plot_explanation"):
 
 
 def explain(run: Rerun) -> Explanation:
-    """Find the causes on the sequences of a prediction, and try each.
+    """Find the causes on the sequences of a prediction, and test each.
 
     Raises
     ------
     ArgumentError
-        If the model cannot be cut open: it has neither factors nor paths.
+        If the model cannot be analysed: it has neither factors nor paths.
     """
     base, parts = run.curve()
     causes = Causes.from_factors(parts, base.first_lag)
@@ -201,7 +201,7 @@ def _paths(batch: ModelSequences) -> Any:
 
 
 def _changes(part: Any, through: float) -> list[tuple[str, Change, float | None]]:
-    """Names of the changes, the changes, and what a frozen trajectory would answer."""
+    """Names of the changes, the changes, and their effects along a frozen trajectory."""
     out: list[tuple[str, Change, float | None]] = []
     for lever, role in () if part is None else part.levers.items():
         if lever == "recurrent":

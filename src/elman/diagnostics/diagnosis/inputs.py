@@ -1,4 +1,4 @@
-"""Inputs for a diagnosis without data: white noise, noise of a declared autocorrelation, a sample drawn anew."""
+"""Inputs for a diagnosis without data: white noise, noise of a declared autocorrelation, or pieces of a sample."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def white(T: int, n: int, D: int, rng: np.random.Generator) -> Array:
 def autocorrelated(T: int, n: int, correlation: Array, rng: np.random.Generator) -> Array:
     r"""Stationary Gaussian noise of unit variance with the given autocorrelation; channels are independent.
 
-    The autoregressive process of order ``p`` that has it at lags 1 .. p, the one of largest entropy: coefficients
-    :math:`a` solve the equations of Yule and Walker, :math:`R a = r`. It starts from its stationary distribution.
+    This is the autoregressive process of order ``p`` that has it at lags 1 .. p, the process of largest entropy: the
+    coefficients :math:`a` solve the Yule-Walker equations :math:`R a = r`. It starts from its stationary distribution.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ def autocorrelated(T: int, n: int, correlation: Array, rng: np.random.Generator)
 
 
 def _impossible(channel: int) -> ArgumentError:
-    """What is wrong with an autocorrelation."""
+    """The error for an autocorrelation that no stationary process has."""
     return ArgumentError(
-        f"input_autocorrelation must be that of a stationary process, which that of channel {channel} is not: its "
+        f"input_autocorrelation must be that of a stationary process, but that of channel {channel} is not: its "
         "matrix has a negative eigenvalue. Estimate it with the divisor T at every lag, or give a sample of inputs as x"
     )
 
@@ -78,13 +78,13 @@ def checked_correlation(value: ArrayLike, D: int) -> Array:
     Raises
     ------
     ArgumentError, ShapeError, DTypeError
-        For numbers that are not correlations, another shape, or no numbers.
+        For numbers that are not correlations, another shape, or values that are not numbers.
     """
     array = finite_numbers(value, "input_autocorrelation")
     if array.ndim not in (1, 2) or not 1 <= len(array) <= MOST_LAGS or (array.ndim == 2 and array.shape[1] != D):
         raise ShapeError(
             f"input_autocorrelation must have shape (p,), lags 1 .. p with p from 1 to {MOST_LAGS}, or (p, {D}), one "
-            f"column a channel; got shape {array.shape}"
+            f"column per channel; got shape {array.shape}"
         )
     if (np.abs(array) > 1).any():
         raise ArgumentError(
@@ -97,9 +97,10 @@ def checked_correlation(value: ArrayLike, D: int) -> Array:
 def resampled(sample: Array, T: int, n: int, rng: np.random.Generator) -> Array:
     """Sequences (T, n, D) made of stretches of a sample (S, m, D): the stationary bootstrap.
 
-    A stretch begins anywhere in any sequence, goes on at the sequence's start where that ends, and is S / 2 steps long
-    on the average, geometrically distributed. So every moment of one step is the sample's, and the correlations within
-    and between channels are at all lags that are short beside S; what is bound to a place in the sequence is not.
+    A stretch begins anywhere in any sequence, continues at the sequence's start where that ends, and has a
+    geometrically distributed length of S / 2 steps on average. So every moment of one step is that of the sample, and
+    so are the correlations within and between channels at all lags that are short compared with S; what depends on the
+    position in the sequence is lost.
 
     Parameters
     ----------

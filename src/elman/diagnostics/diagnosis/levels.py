@@ -1,4 +1,4 @@
-"""How much of a model a diagnosis looks at: its weights, a run forward, or the gradient itself."""
+"""How much of a model a diagnosis uses: its weights, a forward run, or the gradient itself."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from .track_record import track_record
 
 @dataclass(frozen=True)
 class Level:
-    """What a level starts with, and its name in words.
+    """What a level starts with, and its description.
 
     Attributes
     ----------
     first : int
-        Sequences of the first batch.
+        Sequences in the first batch.
     vectors : int
         Random vectors for each sequence, and for each lag where tangents are pushed forward.
     words : str
@@ -61,7 +61,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
 
 @dataclass(frozen=True)
 class WeightFacts(Result):
-    """Numbers of the weights alone, shown beside a diagnosis at ``level="weights"``; they explain and do not predict.
+    """Numbers from the weights alone, shown with a diagnosis at ``level="weights"``; they explain but do not predict.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class WeightFacts(Result):
         Spectral radius of the Jacobian of one step under the mean input, from the model's own initial state
         or the mean of those given.
     inputs : {"white", "autocorrelation", "sample"}
-        What drove the network: white noise, noise of a declared autocorrelation, or a sample drawn anew.
+        What drove the network: white noise, noise of a declared autocorrelation, or sequences drawn from a sample.
     """
 
     radius: float | None
@@ -103,16 +103,16 @@ class WeightFacts(Result):
 def simulated(
     model: Any, x: Any, h0: Any, declared: Declared, n: int, rng: np.random.Generator
 ) -> tuple[ModelSequences, WeightFacts, Sequences | None]:
-    """Sequences drawn anew from a sample, or noise of a declared kind, and what the weights alone say.
+    """Sequences drawn from a sample, or noise of a declared kind, and the facts from the weights alone.
 
     Parameters
     ----------
     model : Adjustable and Diagnosable
     x : ndarray or None
-        A sample of inputs, from which sequences are drawn anew if nothing but the length is declared; else what mean,
-        deviation and length are taken from where they are not.
+        A sample of inputs, from which sequences are drawn if nothing but the length is declared; otherwise the source
+        of the mean, deviation and length that are not declared.
     h0 : ndarray, tuple of ndarray or None
-        Initial states of ``x``, or of any number of sequences: simulated ones start from states drawn among them.
+        Initial states of ``x``, or of any number of sequences: simulated ones start from states drawn from these.
     declared : Declared
         See :func:`elman.diagnostics.diagnosis.diagnose.diagnose`.
     n : int
@@ -123,13 +123,13 @@ def simulated(
     -------
     ModelSequences, WeightFacts
     Sequences or None
-        For a verification: those of the sample that nothing was drawn from; of an ``x`` beside declared moments all,
-        since nothing was predicted from its sequences but what was not declared.
+        For verification: those of the sample from which nothing was drawn; if moments were declared, all of ``x``,
+        from which only what was not declared entered the prediction.
 
     Raises
     ------
     ArgumentError, ShapeError, DTypeError
-        For a model of another kind, or what is missing, not finite, negative, or of a wrong shape.
+        For a model of another kind, or an argument that is missing, not finite, negative, or of a wrong shape.
     """
     part = recurrent_part(model)
     if not isinstance(model, Diagnosable) or part is None:
@@ -152,7 +152,7 @@ def simulated(
         if sd is None or length is None:
             missing = "input_sd" if sd is None else "length"
             raise ArgumentError(
-                f'level "weights" must know what drives the network: declare {missing} (input_mean, input_sd for each '
+                f'level "weights" needs a description of the inputs: declare {missing} (input_mean, input_sd for each '
                 "channel, input_autocorrelation where it is not white, length in steps), or give a sample of inputs, x"
             )
         T = size(length, "length (steps)", 1)
@@ -171,7 +171,7 @@ def simulated(
 
 @dataclass(frozen=True)
 class Declared:
-    """What a diagnosis from weights is told of its inputs; None where it is not."""
+    """What is declared about the inputs of a diagnosis from weights; None for what is not."""
 
     mean: ArrayLike | None = None
     sd: ArrayLike | None = None
@@ -184,7 +184,7 @@ class Declared:
         return self.mean is None and self.sd is None and self.autocorrelation is None
 
     def moments(self, D: int, given: ModelSequences | None) -> tuple[Array, Array | None]:
-        """Mean and standard deviation (D,) as declared, else of the given sequences; no deviation without either."""
+        """Mean and standard deviation (D,) as declared, else of the given sequences; None for an unknown deviation."""
         mean, sd = self.mean, self.sd
         if given is not None:
             mean = given.x.mean(axis=(0, 1)) if mean is None else mean
@@ -194,7 +194,7 @@ class Declared:
 
 
 def _halves(given: ModelSequences, T: int, rng: np.random.Generator) -> tuple[ModelSequences, ModelSequences | None]:
-    """What sequences are drawn from, and what is kept to verify: of 4 or more, if they have the length, half."""
+    """The sequences to draw from, and those kept to verify: half of 4 or more, if their length is T."""
     if given.n < 4 or given.n_steps != T:
         return given, None
     order, kept = rng.permutation(given.n), min(MOST_RESERVED, given.n // 2)
@@ -202,7 +202,7 @@ def _halves(given: ModelSequences, T: int, rng: np.random.Generator) -> tuple[Mo
 
 
 def _channels(value: ArrayLike, name: str, D: int) -> Array:
-    """One number per channel, shape (D,), from that or one number for all."""
+    """One number per channel, shape (D,), from such an array or from one number for all."""
     array = finite_numbers(value, name)
     if array.shape not in ((), (D,)):
         raise ShapeError(f"{name} must be one number, or one for each of the {D} channels; got shape {array.shape}")
@@ -210,7 +210,7 @@ def _channels(value: ArrayLike, name: str, D: int) -> Array:
 
 
 def _drawn(h0: Any, n: int, rng: np.random.Generator) -> Any:
-    """Initial states of ``n`` sequences, drawn among those given along their axis 1."""
+    """Initial states of ``n`` sequences, drawn from those given along their axis 1."""
     if h0 is None:
         return None
     which = rng.integers(parts(h0)[0].shape[1], size=n)

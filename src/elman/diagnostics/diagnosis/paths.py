@@ -1,10 +1,10 @@
 r"""Which paths a gradient takes back through a step: what the gates let pass, and what goes through their weights.
 
 A step's Jacobian is a sum over paths, :math:`J = \sum_p J_p`. With the gradient ``u`` that reaches a step and the
-tangent ``v`` that the far end of the sequence sends to it, the share
+tangent ``v`` that reaches it from the far end of the sequence, the share
 :math:`\langle u, J_p v \rangle / \langle u, J v \rangle` of a path is, summed over steps, the exact derivative of the
-log gradient norm with respect to the log of that path's strength, along a trajectory that stays as it is. Shares add up
-to 1; those against the gradient are negative.
+log gradient norm with respect to the log of that path's strength, along a fixed trajectory. Shares add up to 1; those
+against the gradient are negative.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class PathShares(Result):
     Attributes
     ----------
     shares : dict of str to float
-        By path: ``"carry"`` is what states hand on past all weights, then the gates by name, and in a stack
-        ``"below"``, what a layer takes from the one below. They add up to 1.
+        By path: ``"carry"`` is what states pass on around all weights, then the gates by name, and in a stack
+        ``"below"``, what a layer receives from the one below. They add up to 1.
     intervals : dict of str to (float, float)
         95 % t interval of each over sequences.
     n : int
@@ -56,12 +56,12 @@ class PathShares(Result):
 
     @property
     def carry(self) -> float:
-        """Share of what is carried past all weights."""
+        """Share of what is carried around all weights."""
         return self.shares["carry"]
 
     @property
     def recurrent(self) -> float:
-        """Share of the paths through W_hh: the answer of the rate to ``log |W_hh|``, to first order."""
+        """Share of the paths through W_hh: the response of the rate to ``log |W_hh|``, to first order."""
         return sum(share for name, share in self.shares.items() if name not in ("carry", "below"))
 
     def __str__(self) -> str:
@@ -89,16 +89,16 @@ def path_shares(lins: list[Linearization], start: Array) -> Array:
     Parameters
     ----------
     lins : list of Linearization
-        Along one set of ``n`` trajectories: the whole, then without one path, without two, ..., without any but the
-        last, P of them in all.
+        Along one set of ``n`` trajectories: with all paths, then without one, without two, ..., with only the last; P
+        of them in all.
     start : ndarray, shape (n, K, S)
         Gradients with respect to the last state; only their directions count.
 
     Returns
     -------
     ndarray, shape (P, n)
-        Mean over steps and vectors of the share of the first path cut, of the second, ..., and of what is left; NaN
-        for a sequence with a gradient of exactly zero.
+        Mean over steps and vectors of the share of the first path removed, of the second, ..., and of what is left;
+        NaN for a sequence with a gradient of exactly zero.
     """
     whole = lins[0]
     T, dtype = whole.n_steps, whole.dtype
@@ -122,6 +122,6 @@ def path_shares(lins: list[Linearization], start: Array) -> Array:
 
 
 def _unit(v: Array) -> Array:
-    """Vectors along the last axis over their norms."""
+    """Divide vectors along the last axis by their norms."""
     out: Array = v / np.linalg.norm(v, axis=-1, keepdims=True)
     return out

@@ -1,4 +1,4 @@
-"""What to change so that the rate becomes another: a first step by rule, and a search that measures what it did."""
+"""What to change to move the rate: a first step by rule, and a search that measures its effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Prescription(Result):
     action : str
         What to do, such as ``"scale W_hh"``.
     factor : float
-        By what: ``exp(-rate)``, exact if the network answered linearly.
+        By which factor: ``exp(-rate)``, which would be exact if the network responded linearly.
     expect : str
         What one such step was found to do, and what it does not promise.
     """
@@ -43,7 +43,7 @@ class Prescription(Result):
 
 
 def first_step(curve: GrowthCurve, elementwise: bool) -> Prescription | None:
-    """First step for a curve that vanishes or explodes; None for another verdict or if no scale can mend it.
+    """First step for a curve that vanishes or explodes; None for another verdict, or if scaling cannot help.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def first_step(curve: GrowthCurve, elementwise: bool) -> Prescription | None:
     Returns
     -------
     Prescription or None
-        None also if most gradients are exactly zero, or if the rate has the other sign than the verdict.
+        None also if most gradients are exactly zero, or if the sign of the rate contradicts the verdict.
     """
     towards = {"vanishing": -curve.rate, "exploding": curve.rate}.get(curve.verdict, 0.0)
     if not 0 < towards < LARGEST_LOG or curve.dead_fraction > 0.5:
@@ -80,9 +80,9 @@ class TunedPrescription(Drawn, picture="plot_prescription"):
     lever : str
         ``"recurrent"``, ``"bias"``, or the bias of a gate, such as ``"forget_bias"``.
     amount : float
-        Factor of every W_hh, or what is added to every such bias.
+        Factor of every W_hh, or the number added to every such bias.
     target, tolerance : float
-        Rate that was wished for, and how near counts as reached; nats per step.
+        Target rate, and how near counts as reached; nats per step.
     runs : tuple of (float, float)
         Every amount that was tried, with the rate it gave on the sequences of the prediction; the first is no change.
         Infinite where the states themselves stopped being finite, or every gradient was exactly zero.
@@ -92,7 +92,7 @@ class TunedPrescription(Drawn, picture="plot_prescription"):
         The gradient of training on the held-out sequences, likewise; None if there are none.
     clip_factor : float or None
         Upper 95 % limit, over all lags, of the gradient of one more sequence after the change, relative to lag 0: what
-        exceeds it is an outlier. None where there is no interval or no number that large.
+        exceeds it is an outlier. None where there is no interval, or the limit is beyond float64.
     clip_norm : float or None
         The same times the root mean square of ``|dL/ds_T|``; with labels only.
     truncation : int or None
@@ -118,12 +118,12 @@ class TunedPrescription(Drawn, picture="plot_prescription"):
 
     @property
     def _action(self) -> str:
-        """What is done, in words that the amount follows."""
+        """What is done, in words to be followed by the amount."""
         return _WORDS.get(self.lever, f"add to the {self.lever.replace('_', ' ')}")
 
     @property
     def reached(self) -> bool:
-        """Whether the rate is within the tolerance: as measured, or as run again where nothing was held out."""
+        """Whether the rate is within the tolerance: as measured, or as found by the runs if nothing was held out."""
         judged = self.after if self.measured is None else self.measured
         return abs(judged.rate - self.target) <= self.tolerance
 
@@ -165,7 +165,7 @@ class TunedPrescription(Drawn, picture="plot_prescription"):
         )
 
     def _limits(self) -> list[str]:
-        """Clipping and truncation, a line each."""
+        """Clipping and truncation, each on a line."""
         clip = "  clipping  no limit: too few living sequences for an interval, or no number that large"
         if self.clip_factor is not None:
             absolute = "" if self.clip_norm is None else f", here {self.clip_norm:.4g}"

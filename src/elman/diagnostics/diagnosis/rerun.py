@@ -17,7 +17,7 @@ from .sequences import ModelSequences
 from .verification import measure
 
 ENOUGH = 16
-"""Sequences that are run again: pairs differ far less than sequences do, so these give narrow intervals."""
+"""Number of sequences run again: pairs differ far less than sequences do, so these give narrow intervals."""
 _VECTORS = 2
 
 Change = Callable[[ModelSequences], ModelSequences]
@@ -29,12 +29,12 @@ def unchanged(sequences: ModelSequences) -> ModelSequences:
 
 
 def turned(lever: str, amount: float) -> Change:
-    """A lever of the model turned; see :class:`~elman.diagnostics.Adjustable`."""
+    """Turn a lever of the model; see :class:`~elman.diagnostics.Adjustable`."""
     return lambda sequences: sequences.changed(lever, amount)
 
 
 def driven(factor: float) -> Change:
-    """Inputs times a factor."""
+    """Multiply the inputs by a factor."""
     return lambda sequences: sequences.scaled(factor)
 
 
@@ -67,7 +67,7 @@ class Rerun:
 
     @classmethod
     def of(cls, batches: tuple[ModelSequences, ...], *others: Any) -> Rerun:
-        """With the first batches only, as many as are :data:`ENOUGH`."""
+        """With only as many of the first batches as hold :data:`ENOUGH` sequences."""
         counts = np.cumsum([batch.n for batch in batches])
         return cls(batches[: int(np.searchsorted(counts, ENOUGH)) + 1], *others)
 
@@ -77,12 +77,12 @@ class Rerun:
         return sum(batch.n for batch in self.batches)
 
     def starts(self) -> list[Array]:
-        """Start vectors (n, K, S) for each batch, every time the same."""
+        """Start vectors (n, K, S) for each batch, the same at every call."""
         rng = np.random.default_rng(self.seed)
         return [unit_vectors(rng, batch.n, _VECTORS, self.state_size) for batch in self.batches]
 
     def curve(self, change: Change = unchanged) -> tuple[GrowthCurve, list[tuple[ElementwiseFactors, Array]]]:
-        """Growth from random starts after a change, and what its causes are made of, for elementwise cells."""
+        """Growth from random starts after a change, and factors and starts for its causes, for elementwise cells."""
         logs, parts = [], []
         for batch, start in zip(self.batches, self.starts(), strict=True):
             lin = change(batch).linearize()
@@ -110,7 +110,7 @@ class Rerun:
         return GrowthCurve(np.concatenate(logs, axis=1), "loss", self.threshold), size
 
     def measured(self, predicted: GrowthCurve, change: Change = unchanged) -> GrowthCurve | None:
-        """The gradient of training on the held-out sequences after a change, as far as its dtype holds it."""
+        """The gradient of training on the held-out sequences after a change, as far as its dtype can represent it."""
         if self.held_out is None or self.held_out.n < 2:
             return None
         rng = np.random.default_rng(self.seed)

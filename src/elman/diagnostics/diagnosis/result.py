@@ -1,4 +1,4 @@
-"""What a diagnosis says, and to whom: numbers with units, what each proves, and what to do next."""
+"""The result of a diagnosis: numbers with units, what each proves, and what to do next."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
     loss : GrowthCurve or None
         The same for the gradient of the last-step loss (``loss.start == "loss"``), of a random combination of outputs
         if there are no labels (``"readout"``), or for start vectors given with a linearization (``"given"``). In an
-        LSTM it may differ much from ``curve``: a loss enters through ``h`` only, random vectors also fill ``c``.
+        LSTM it may differ greatly from ``curve``: a loss enters only through ``h``, but random vectors also fill ``c``.
     level : str
         ``"full"``: vectors pulled back along trajectories of the data. ``"forward"``: tangents pushed forward along
         them. ``"weights"``: the same along simulated inputs.
     facts : WeightFacts or None
-        Spectral radius and norm of the weights with what they prove; at ``level="weights"``.
+        Spectral radius and norm of the weights, and what they prove; at ``level="weights"``.
     state_size : int
         Size ``S`` of the state that one step carries to the next.
     dtype : numpy.dtype
@@ -83,8 +83,8 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
     def causes(self) -> Causes | None:
         """Gain, saturation, preference and alignment; for elementwise (Elman) cells with a living gradient.
 
-        Found when first asked for, from slopes and weights as they were at the diagnosis, at ``level="full"``; the
-        other levels pull nothing back: see :meth:`explain`.
+        Computed at first use, from slopes and weights as they were at the diagnosis, at ``level="full"``; the other
+        levels pull no gradients back: see :meth:`explain`.
         """
         return Causes.from_factors(self._factors, self.curve.first_lag)
 
@@ -125,7 +125,7 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
 
     @property
     def sequences_needed(self) -> float | None:
-        """Number of sequences that an undecided verdict would take; None if decided."""
+        """Number of sequences that an undecided verdict would need; None if decided."""
         return self.curve.sequences_needed
 
     def verify(
@@ -137,7 +137,7 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
         start: ArrayLike | None = None,
         lags: Sequence[int] | None = None,
     ) -> Verification:
-        """Measure the real gradient on other sequences and put it beside the prediction.
+        """Measure the real gradient on other sequences and compare it with the prediction.
 
         Without ``x``, the sequences that :func:`diagnose` set aside are used. The model is used as it is now: train it
         in between, and the gap shows what training changed.
@@ -173,10 +173,11 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
     def explain(self) -> Explanation:
         """Find the causes of the rate, and try each on the same sequences.
 
-        For elementwise (Elman) cells the four causes that add up to the rate; for others the shares of the gradient's
-        paths, which add up to 1. Then W_hh is multiplied by 1.15, the bias of the gate that keeps the state is shifted
-        by 1 (all biases of an Elman cell by .5), inputs are doubled and halved: what each does to the rate is predicted
-        by running again, on at most 16 or so sequences of the prediction, and measured on those set aside.
+        For elementwise (Elman) cells, these are the four causes that add up to the rate; for others, the shares of the
+        gradient's paths, which add up to 1. Then W_hh is multiplied by 1.15, the bias of the gate that keeps the state
+        is shifted by 1 (all biases of an Elman cell by 0.5), and inputs are doubled and halved: the effect of each on
+        the rate is predicted by running again, on at most 16 or so sequences of the prediction, and measured on those
+        set aside.
 
         Returns
         -------
@@ -185,33 +186,33 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
         Raises
         ------
         ArgumentError
-            If the diagnosis was made from a Linearization, which cannot be run again, or of a model without paths.
+            If the diagnosis was made from a Linearization, which cannot be run again, or from a model without paths.
         NonFiniteError
             If a changed network's states are not finite.
 
         Notes
         -----
-        The model is used as it is now. Costs about 12 runs forward and backward of the sequences, and as many of those
-        set aside.
+        The model is used as it is now. The cost is about 12 forward and backward runs of the sequences, and as many of
+        those set aside.
         """
         return explain(self._rerun("explain"))
 
     def prescribe(
         self, target: float = 0.0, lever: str = "recurrent", *, tolerance: float = 0.03, max_runs: int = 8
     ) -> TunedPrescription:
-        """Search for the change that moves the rate to a wished value, and measure it on held-out sequences.
+        """Search for the change that moves the rate to a target value, and measure it on held-out sequences.
 
         Parameters
         ----------
         target : float, default 0
-            Wished rate, nats per step.
+            Target rate, nats per step.
         lever : str, default "recurrent"
             What to change, one of the layer's ``levers``: the scale of every W_hh; ``"forget_bias"`` of an LSTM or MGU,
             ``"update_bias"`` of a GRU; ``"bias"``, all biases of an Elman cell.
         tolerance : float, default 0.03
             How near the measured rate must come, nats per step.
         max_runs : int, default 8
-            Most runs of the search; three to five are usual.
+            Largest number of runs of the search; three to five are usual.
 
         Returns
         -------
@@ -234,7 +235,7 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
         return tune(self._rerun("prescribe"), lever, target, tolerance, max_runs)
 
     def _rerun(self, caller: str) -> Rerun:
-        """What a change is tried on."""
+        """The sequences and settings on which a change is tried."""
         batches = tuple(batch for batch in self._predicted if isinstance(batch, ModelSequences))
         if not batches:
             raise ArgumentError(
@@ -245,7 +246,7 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
         return Rerun.of(batches, held_out, self.curve.threshold, self.state_size, self.dtype, self._seed)
 
     def _others(self, x: Any, y: ArrayLike | None, h0: Any, start: ArrayLike | None) -> Sequences:
-        """The reserved sequences, or the given ones after a check that they come with what the prediction had."""
+        """The reserved sequences, or the given ones after a check that they have the arguments of the prediction."""
         before = self._predicted[0]
         if x is None:
             if any(value is not None for value in (y, h0, start)):
@@ -253,7 +254,7 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
             if self._reserved is None:
                 what = "another Linearization" if isinstance(before, GivenJacobians) else "x"
                 raise ArgumentError(
-                    f"no sequences were set aside for verification, which takes at least 4 in diagnose; give {what} "
+                    f"no sequences were set aside for verification, which needs at least 4 in diagnose; give {what} "
                     "with sequences that the prediction has not seen"
                 )
             return self._reserved
@@ -289,7 +290,7 @@ class Diagnosis(Drawn, picture="plot_diagnosis"):
         return "\n".join(lines)
 
     def _how(self) -> list[str]:
-        """Level and grid of a prediction that did not pull gradients back."""
+        """Level and grid of a prediction that was not made by pulling gradients back."""
         if self.curve.grid is None:
             return []
         lags = ", ".join(map(str, self.curve.grid))

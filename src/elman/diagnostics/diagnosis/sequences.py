@@ -1,7 +1,8 @@
-"""What a diagnosis asks of a model, and the sequences it asks about.
+"""What a diagnosis needs from a model, and the sequences that it is made on.
 
-Diagnostics know no layer. They need three methods of a model, written down in :class:`Diagnosable`, or the Jacobians of
-a network from elsewhere as a :class:`~elman.linearization.Linearization`. Two small classes give both the same face.
+Diagnostics do not depend on layers. They need three methods of a model, defined in :class:`Diagnosable`, or the
+Jacobians of any other network as a :class:`~elman.linearization.Linearization`. Two small classes give both the same
+interface.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .chosen import Chosen
 
 MOST_RESERVED = 32
 MOST_WINDOWS = 256
-"""Windows of a series that are looked at, evenly spaced: more would mostly repeat each other's steps."""
+"""Largest number of windows of a series that are used, evenly spaced: more would mostly repeat each other's steps."""
 
 
 @runtime_checkable
@@ -48,8 +49,8 @@ class Diagnosable(Protocol):
     ) -> Array | None:
         """Gradient of the loss at the last step with respect to the last state, shape (n, S).
 
-        With labels, of the real loss. Without, ``W_out^T e`` with random ``e``. None if the model has no readout.
-        ``lin`` is what :meth:`linearize` made of the same ``x`` and ``h0``, and may spare a run of the model.
+        With labels, that of the real loss; without, ``W_out^T e`` with random ``e``. None if the model has no readout.
+        ``lin`` is the result of :meth:`linearize` for the same ``x`` and ``h0``, and may save a run of the model.
         """
 
     def measure_gradient(self, x: Any, start: Array, h0: Any = None) -> Array:
@@ -62,9 +63,9 @@ class Diagnosable(Protocol):
 
 @runtime_checkable
 class Adjustable(Protocol):
-    """A recurrent layer that can be streamed, cut open and changed: the model itself, or its attribute ``layer``.
+    """A recurrent layer that can be streamed, split into paths and changed: the model or its attribute ``layer``.
 
-    Asked for by ``level="forward"`` and ``"weights"``, :meth:`Diagnosis.explain` and :meth:`Diagnosis.prescribe`.
+    Needed for ``level="forward"`` and ``"weights"``, :meth:`Diagnosis.explain` and :meth:`Diagnosis.prescribe`.
     Copies of it are made by :func:`copy.deepcopy`.
     """
 
@@ -76,19 +77,19 @@ class Adjustable(Protocol):
     def levers(self) -> Mapping[str, Literal["keep", "renew"] | None]:
         """What :meth:`change` can change, by name.
 
-        ``"recurrent"``, and the bias of each gate that the old state is multiplied by, such as ``"forget_bias"``, with
-        what an open gate does to that state: ``"keep"`` or ``"renew"``. Without such a gate ``"bias"``, all biases
+        ``"recurrent"``, and the bias of each gate that multiplies the old state, such as ``"forget_bias"``, with what
+        an open gate does to that state: ``"keep"`` or ``"renew"``. Without such a gate, ``"bias"``: all biases
         together. The value of ``"recurrent"`` and of ``"bias"`` is None.
         """
 
     def final_state(self, x: Any, h0: Any = None) -> Any:
-        """The state after the last step, from which the next piece of a sequence goes on."""
+        """The state after the last step, from which the next piece of a sequence continues."""
 
     def paths(self, x: Any, h0: Any = None) -> Mapping[str, Linearization]:
-        """Linearizations along one set of trajectories, from which one path after the other is cut.
+        """Linearizations along one set of trajectories, from which one path after another is removed.
 
-        The first has every path, each further one lacks the path of its name too; the last holds what states carry
-        past all of them.
+        The first has every path; each further one also lacks the path of its name; the last has only what states carry
+        past all of these paths.
         """
 
     def change(self, lever: str, amount: float) -> None:
@@ -96,7 +97,7 @@ class Adjustable(Protocol):
 
 
 def recurrent_part(model: Any) -> Adjustable | None:
-    """What of a model can be changed; None if it offers nothing of the kind."""
+    """The part of a model that can be changed; None if it has none."""
     part = getattr(model, "layer", model)
     return part if isinstance(part, Adjustable) else None
 
@@ -110,11 +111,11 @@ class ModelSequences:
     model : Diagnosable
     x : ndarray, shape (T, n, D) or (n, T, D)
     y : ndarray or None
-        Labels: (n, ...) for the last step, or the first two axes of ``x`` and more for every step.
+        Labels: (n, ...) for the last step, or the first two axes of ``x`` and further ones for every step.
     h0 : ndarray, tuple of ndarray or None
         Initial state, shape (layers, n, H).
     loss : object
-        Handed to ``model.loss_start``.
+        Passed to ``model.loss_start``.
     """
 
     model: Diagnosable
@@ -137,7 +138,7 @@ class ModelSequences:
 
     @property
     def labels_every_step(self) -> bool:
-        """Whether there are labels for every step; else for the last, or none."""
+        """Whether there are labels for every step, rather than for the last or none."""
         return self.y is not None and self.y.ndim == 2 + target_axes(self.loss)
 
     @property
@@ -154,7 +155,7 @@ class ModelSequences:
         return replace(self, model=twin)
 
     def scaled(self, factor: float) -> ModelSequences:
-        """The same with inputs times ``factor``."""
+        """The same sequences with inputs multiplied by ``factor``."""
         return replace(self, x=self.x * self.x.dtype.type(factor))
 
     def window(self, t0: int, t1: int) -> Array:
@@ -164,7 +165,7 @@ class ModelSequences:
     def split(
         self, rng: np.random.Generator, first: int, most: int, reserve: bool = True
     ) -> tuple[Iterator[ModelSequences], ModelSequences | None]:
-        """Shuffle; batches of ``first``, then as many as seen so far, up to ``most``, and those kept to verify."""
+        """Shuffle; return batches of ``first``, then as many as so far, up to ``most``, and those set aside."""
         order = rng.permutation(self.n)
         kept = min(MOST_RESERVED, self.n // 2) if reserve and self.n >= 4 else 0
         available = min(most, self.n - kept)
@@ -179,12 +180,12 @@ class ModelSequences:
         return self.model.linearize(self.x, self.h0)
 
     def loss_start(self, rng: np.random.Generator, lin: Linearization | None = None) -> tuple[str, Array] | None:
-        """Name and value (n, S) of the start vector of the loss; None without a readout, which refuses labels."""
+        """Name and value (n, S) of the start vector of the loss; None without a readout, where labels are refused."""
         start = self.model.loss_start(self.x, self.y, loss=self.loss, h0=self.h0, rng=rng, lin=lin)
         if start is None:
             if self.y is not None:
                 raise ArgumentError(
-                    f"y holds labels, from which a loss starts behind a readout, which {type(self.model).__name__} "
+                    f"y holds labels, whose loss needs the output of a readout, which {type(self.model).__name__} "
                     "does not have: put the layer into a network, "
                     "elman.Network(layer, elman.Readout(layer.output_size, Q)), or leave y out"
                 )
@@ -206,7 +207,7 @@ class ModelSequences:
 
 @dataclass(frozen=True, eq=False)
 class GivenJacobians:
-    """Trajectories that are known by their Jacobians only, with start vectors (n, S) if the user gave some."""
+    """Trajectories known only by their Jacobians, with start vectors (n, S) if the user gave some."""
 
     lin: Linearization
     start: Array | None
@@ -223,7 +224,7 @@ class GivenJacobians:
     def split(
         self, rng: np.random.Generator, first: int, most: int, reserve: bool = True
     ) -> tuple[Iterator[GivenJacobians], GivenJacobians | None]:
-        """All at once; where there are more than ``most``, so many drawn among them, and others kept to verify."""
+        """All at once; if there are more than ``most``, this many drawn from them, and others held out to verify."""
         if self.n <= most:
             return iter([self]), None
         order = rng.permutation(self.n)
@@ -307,7 +308,7 @@ def check_model(model: Any) -> None:
     Raises
     ------
     ArgumentError
-        With what it was, and what to do.
+        The message says what it was, and what to do.
     """
     if isinstance(model, type) or not isinstance(model, Diagnosable | Linearization):
         raise ArgumentError(
@@ -329,7 +330,7 @@ def _states(h0: Any, n: int) -> Any:
 
 
 def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) -> GivenJacobians:
-    """Check what comes with a linearization."""
+    """Check the arguments given with a linearization."""
     for name, value in others.items():
         if value is not None:
             raise ArgumentError(
@@ -352,14 +353,14 @@ def _given(lin: Linearization, others: dict[str, Any], start: ArrayLike | None) 
 
 
 def require_same(pairs: dict[str, tuple[Any, Any]]) -> None:
-    """Refuse sequences to verify that lack what the predicted ones came with."""
+    """Refuse sequences to verify that lack an argument that the prediction had."""
     for name, (before, now) in pairs.items():
         if before is not None and now is None:
             raise ArgumentError(f"the prediction was made with {name}; give {name} for these sequences too")
 
 
 def refuse_unused(name: str, value: Any, predicted: Any) -> None:
-    """Refuse what starts a gradient, if no growth from such a start was predicted."""
+    """Refuse an argument that starts a gradient, if no growth from such a start was predicted."""
     if value is not None and predicted is None:
         raise ArgumentError(
             f"{name} says where a gradient starts, and the prediction was made from random starts alone: leave {name} "

@@ -1,8 +1,8 @@
 r"""Growth by lag from tangent vectors that are pushed forward, without a stored trajectory.
 
 Lag ``k`` of backpropagation through time is the window ``[T - k, T]``, and a random direction grows as much under
-:math:`M v` as under :math:`M^T v`: both have the singular values of ``M``. So vectors that start afresh at ``T - k``,
-for a few lags ``k``, give the gradient's curve at these lags, while the model runs forward and forgets.
+:math:`M v` as under :math:`M^T v`: both have the singular values of ``M``. So fresh vectors that start at ``T - k``,
+for a few lags ``k``, give the gradient's curve at these lags while the model runs forward and discards its states.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ..gradient.growth import _growth, unit_vectors
 from .sequences import ModelSequences, recurrent_part
 
 PIECE = 64
-"""Steps whose trajectory is held at a time."""
+"""Number of steps whose trajectory is in memory at a time."""
 
 
 def grid_lags(n_steps: int) -> Array:
-    """Lags 0, 1, 2, 5, 10, 20, 35, 50, 75, 100, 150, ..., ``n_steps``: together 2 to 3.7 times the sequence.
+    """Lags 0, 1, 2, 5, 10, 20, 35, 50, 75, 100, 150, ..., ``n_steps``, which sum to 2 to 3.7 times ``n_steps``.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def grid_lags(n_steps: int) -> Array:
 
 
 class Streamed(Linearization):
-    """Jacobians along a model's trajectories, found again piece by piece: memory for :data:`PIECE` steps.
+    """Jacobians along a model's trajectories, recomputed piece by piece: memory for :data:`PIECE` steps.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Streamed(Linearization):
         self.state_size, self.dtype = first.state_size, np.dtype(first.dtype)
 
     def _piece(self, i: int) -> Linearization:
-        """Jacobians of steps ``i * PIECE`` and after, from the state that the earlier pieces lead to."""
+        """Jacobians of the piece that begins at step ``i * PIECE``, from the state after the earlier pieces."""
         while len(self._states) <= i:
             at = (len(self._states) - 1) * PIECE
             self._states.append(self._part.final_state(self._sequences.window(at, at + PIECE), self._states[-1]))
@@ -114,14 +114,14 @@ def staggered_growth(lin: Linearization, lags: Array, vectors: int, rng: np.rand
     Raises
     ------
     NonFiniteError
-        As :func:`elman.diagnostics.gradient.growth.forward_growth`.
+        As for :func:`elman.diagnostics.gradient.growth.forward_growth`.
     """
     n, K, T = lin.n_sequences, vectors, lin.n_steps
-    starts = T - lags[::-1]  # in the order in which they set off
+    starts = T - lags[::-1]  # in the order in which the vectors start
     waiting = unit_vectors(rng, n, K * len(starts), lin.state_size)
 
     def push(v: Array, a: int, b: int, norms: Array) -> Array:
-        """Steps a .. b - 1 for the vectors that have set off; the others wait, at norm 1."""
+        """Apply steps a .. b - 1 to the vectors that have started; the others stay as they are, at norm 1."""
         out = v.copy()
         norms[...] = 1
         for lo, hi in pairwise([a, *(s for s in starts if a < s < b), b]):

@@ -12,7 +12,7 @@ from .prescribe import LARGEST_LOG
 
 
 def describe(curve: GrowthCurve) -> list[str]:
-    """The numbers of one curve, a line each."""
+    """The numbers of one curve, each on a line."""
     T, end = curve.n_steps, curve.mean[-1]
     if curve.alive[-1] > 0:
         one_more = "no interval (fewer than two sequences live)"
@@ -41,14 +41,14 @@ def describe(curve: GrowthCurve) -> list[str]:
 
 
 def factor(nats: float, digits: int = 4, far: float = LARGEST_LOG, far_digits: int = 4) -> str:
-    """``exp(nats)`` to read, also where it would leave the range of float64.
+    """``exp(nats)`` as text, even where it would leave the range of float64.
 
     Parameters
     ----------
     digits : int
         Significant digits.
     far, far_digits : float, int
-        From so many nats on, either way, a power of ten with so many digits before it, such as ``2.000e-1000``.
+        From ``far`` nats on, either way, a power of ten with ``far_digits`` digits before it, such as ``2.000e-1000``.
     """
     if not math.isfinite(nats) or abs(nats) < far:
         return f"{math.exp(nats):.{digits}g}"
@@ -69,7 +69,7 @@ def local_rates(curve: GrowthCurve) -> list[str]:
 
 
 def why_undecided(curve: GrowthCurve) -> str:
-    """What the verdict lacks: living sequences, or a mean farther from the threshold than the spread allows."""
+    """What is missing for a verdict: living sequences, or a mean far enough from the threshold for their spread."""
     if curve.alive[-1] < 2:
         return "fewer than two of them have a gradient, so there is no interval"
     distance = abs(abs(curve.mean[-1]) - curve.threshold)

@@ -1,4 +1,4 @@
-"""How often diagnoses from weights were right, by what they were told of their inputs: a recorded measurement."""
+"""How often diagnoses from weights were right, by what was declared about the inputs: a recorded measurement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORD: Mapping[str, Mapping[str, Row]] = MappingProxyType(
         },
     }
 )
-"""Right verdicts, networks, and mean error of the rate (nats per step), by what was told and by input.
+"""Right verdicts, networks, and mean error of the rate (nats per step), by what was declared and by the real input.
 
 Written by ``benchmarks/commands/weights_inputs.py``: 30 networks of 32 units (tanh, GRU, LSTM) for each input,
 untrained at five scales of W_hh and trained on the next token or a delay of three steps (60 snapshots); T = 100;
@@ -44,7 +44,7 @@ _TOLD = {
 _CURE = {
     "white": "inputs that are not white noise: give a sample of them (x), or input_autocorrelation",
     "autocorrelation": "inputs that are not Gaussian, such as text: give a sample of them (x)",
-    "sample": 'for more give more data and take level="full"',
+    "sample": 'for a surer verdict, give more data and use level="full"',
 }
 
 
@@ -54,7 +54,7 @@ def track_record(inputs: str) -> list[str]:
     Parameters
     ----------
     inputs : {"white", "autocorrelation", "sample"}
-        What the prediction was told.
+        What the prediction was given.
     """
     rows = [
         f"  {name} {right} of {of} (rate off by {error:.3f})" for name, (right, of, error) in RECORD[inputs].items()

@@ -1,4 +1,4 @@
-"""The search for a change that gives a wished rate: secant steps, outward until there is a bracket, then inside it."""
+"""The search for a change that gives a target rate: secant steps, outward until there is a bracket, then inside it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .prescribe import LARGEST_LOG, TunedPrescription
 from .rerun import Change, Rerun, turned, unchanged
 from .sequences import recurrent_part
 
-_AIM = 0.1  # of the tolerance: sampling on held-out sequences needs the rest
-_LONGEST = 0.7  # step on the log scale of W_hh
+_AIM = 0.1  # of the tolerance: the rest is left to the sampling error of held-out sequences
+_LONGEST = 0.7  # longest step on the log scale of W_hh
 _SHIFTS = {"keep": (0.5, 2.0), "renew": (-0.5, 2.0), None: (-0.25, 0.5)}
-"""First shift of a bias that is to raise the rate, a guess, and the longest; by role of its gate."""
+"""First shift of a bias to raise the rate, a guess, and the longest shift; by role of its gate."""
 
 
 def tune(run: Rerun, lever: str, target: float, tolerance: float, max_runs: int) -> TunedPrescription:
-    """Find how far to turn a lever, run again with it, and measure on what was held out.
+    """Find how far to turn a lever, run again with the change, and measure on held-out sequences.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def search(
 ) -> dict[float, float]:
     """Zero of a function, from two points, by secant steps; by halving where these leave the bracket.
 
-    Until there is a bracket, a secant step back among the points that were tried is replaced by one beyond them.
+    Until there is a bracket, a secant step to between the points already tried is replaced by one beyond them.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ def search(
     longest : float
         Longest step.
     aim : float
-        Size of the function that ends the search.
+        Absolute value at which the search ends.
     max_runs : int
-        Most evaluations, the first included.
+        Largest number of evaluations, including the first.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def search(
 
 
 def _next(points: list[tuple[float, float]], longest: float) -> float:
-    """Where to look after two or more points (position, value)."""
+    """The next position after two or more points (position, value)."""
     latest_first = points[::-1]  # of two that miss by the same amount, the later one is nearer
     (a, f), (b, g) = sorted(latest_first, key=lambda p: abs(p[1]))[1::-1]
     slope = (g - f) / (b - a) if math.isfinite(f) and math.isfinite(g) else math.nan
@@ -127,7 +127,7 @@ def _next(points: list[tuple[float, float]], longest: float) -> float:
 
 
 def _outward(points: list[tuple[float, float]], best: float, longest: float) -> float:
-    """One longest step beyond all points: on where the latest bettered the rest, else on the other side."""
+    """One longest step beyond all points: further on if the latest point was the best, else on the other side."""
     (low, at_low), (high, at_high), latest = min(points), max(points), points[-1][0]
     up = (latest == high) == (latest == best) if latest in (low, high) else abs(at_high) <= abs(at_low)
     return high + longest if up else low - longest

@@ -22,7 +22,7 @@ from ..gradient.intervals import DECISION_LEVEL, LEVEL, interval_text, welch_hal
 from .sequences import Sequences
 
 _ROWS = 9  # of the printed table
-_ROUNDING = 16  # units of eps a step by which two orders of the same sums may differ, in nats
+_ROUNDING = 16  # units of eps per step by which two orders of the same sums may differ, in nats
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +35,13 @@ class Comparison(Result):
     Attributes
     ----------
     predicted, measured : GrowthCurve
-        Both for lags 0 .. :attr:`last_lag`, the part of the sequence where the dtype of training holds the gradient. A
-        prediction from a grid of lags is compared with the measurement at these lags, interpolated likewise: the error
-        of the straight lines is then in both rates.
+        Both for lags 0 .. :attr:`last_lag`, the part of the sequence where the gradient is in the range of the dtype of
+        training. A prediction from a grid of lags is compared with the measurement at these lags, interpolated in the
+        same way, so that both rates contain the error of the straight lines.
     lags : ndarray of int
         Lags that are compared; those where fewer than two sequences live on either side are left out.
     rounding : float
-        Nats a step that floating-point rounding alone may amount to; part of every interval.
+        Nats per step that floating-point rounding alone may cause; part of every interval.
     """
 
     predicted: GrowthCurve
@@ -55,7 +55,7 @@ class Comparison(Result):
         return self.predicted.n_steps
 
     def half_width(self, level: float = LEVEL) -> Array:
-        """Half width in nats of the two-sample interval at every lag 0 .. ``last_lag``; NaN where it has none."""
+        """Half width in nats of the two-sample interval at every lag 0 .. ``last_lag``; NaN where there is none."""
         p, m = self.predicted, self.measured
         out: Array = welch_half_width((p.sd, m.sd), (p.alive, m.alive), level) + self.rounding * p.lags
         return out
@@ -73,7 +73,7 @@ class Comparison(Result):
         return float(self.inside.mean()) if len(self.lags) else math.nan
 
     def rate_interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Where the measured rate should lie, nats per step."""
+        """Interval in which the measured rate should lie, nats per step."""
         p, m = self.predicted.slopes, self.measured.slopes
         if min(len(p), len(m)) < 2:
             return math.nan, math.nan
@@ -83,13 +83,13 @@ class Comparison(Result):
 
     @property
     def rate_agrees(self) -> bool:
-        """Whether the measured rate lies within the 99 % interval; equal verdicts if too few sequences live for one."""
+        """Whether the measured rate lies within the 99 % interval; without one, whether the verdicts are equal."""
         low, high = self.rate_interval(DECISION_LEVEL)
         return self._same_verdict if math.isnan(low) else low <= self.measured.rate <= high
 
     @property
     def end_agrees(self) -> bool:
-        """Whether growth at ``last_lag`` lies within the 99 % interval; equal verdicts if too few sequences live."""
+        """Whether growth at ``last_lag`` lies within the 99 % interval; without one, whether the verdicts are equal."""
         half = self.half_width(DECISION_LEVEL)[-1]
         if math.isnan(half):
             return self._same_verdict
@@ -234,7 +234,7 @@ class Verification(Drawn, picture="plot_verification"):
 
 
 def _agreement(agrees: bool) -> str:
-    """The outcome of one decision, in a word that is seen."""
+    """The outcome of one decision, in capitals where it disagrees."""
     return f"{'agrees' if agrees else 'DISAGREES'} at 99 %"
 
 
@@ -247,7 +247,7 @@ def measure(
     lags: Sequence[int] | None,
     rng: np.random.Generator,
 ) -> Verification:
-    """Measure gradients on sequences and put them beside predicted curves.
+    """Measure gradients on sequences and compare them with predicted curves.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def measure(
     state_size : int
         Size ``S`` of the start vectors.
     dtype : dtype
-        In which training computes gradients.
+        Type in which training computes gradients.
     lags : sequence of int or None
         Lags to compare, ``1 .. T``; all by default.
     rng : numpy.random.Generator

@@ -16,14 +16,13 @@ from ...validation.arrays import finite, real_numbers
 class ConstantInput:
     """The map ``F(s)`` of one step of a layer with the input held fixed, for many states at once.
 
-    The layer is known by its members only: ``layer(x, h0) -> (output, hn)`` and ``layer.linearize(x, h0)``, with x
-    (1, B, D), or (B, 1, D) if it is ``batch_first``, and states (layers, B, H), a tuple of such arrays for a cell of
-    several states.
+    Only ``layer(x, h0) -> (output, hn)`` and ``layer.linearize(x, h0)`` are used of the layer, with x (1, B, D), or
+    (B, 1, D) if it is ``batch_first``, and states (layers, B, H), a tuple of such arrays for a cell of several states.
 
     Parameters
     ----------
     layer : recurrent layer
-        As :func:`elman.fixed_points` takes it.
+        As for :func:`elman.fixed_points`.
     x : array_like, shape (D,), or None
         The input; zeros if None.
 
@@ -36,7 +35,7 @@ class ConstantInput:
     Raises
     ------
     DTypeError, ShapeError, ArgumentError
-        If it is no such layer, its dtype is not float64, or the input does not fit.
+        If ``layer`` is not such a layer, its dtype is not float64, or the input does not fit.
     """
 
     def __init__(self, layer: Any, x: ArrayLike | None) -> None:
@@ -71,7 +70,7 @@ class ConstantInput:
         return parts(result[1])
 
     def _inward(self, states: Array) -> Any:
-        """States (n, S) as the layer takes them."""
+        """States (n, S) in the form that the layer takes."""
         rows = states.reshape(len(states), self._layers, -1).swapaxes(0, 1)
         parts = np.split(rows, np.cumsum(self._widths)[:-1], axis=2)
         return tuple(map(np.ascontiguousarray, parts)) if self._tuple else np.ascontiguousarray(parts[0])

@@ -8,11 +8,11 @@ import numpy as np
 
 from ...linearization import Array
 
-_DAMPING = 0.01  # of |g|^2: tried 1 to 1e-4 on saddles of random networks, where it found as many and took fewest steps
-_DECREASE = 1e-4  # share of the decrease that the slope promises, for a step to be taken (Armijo 1966)
+_DAMPING = 0.01  # of |g|^2: of 1 to 1e-4, tried on saddles of random networks, this found as many in the fewest steps
+_DECREASE = 1e-4  # share of the decrease predicted by the slope that a step must reach (Armijo 1966)
 _HALVINGS = 40  # 2**-40 of a step changes no more than the last digits
-_FLAT = 1e-8  # of a slope of q relative to |g| |J - I|: what is left is rounding
-_LONGEST = 10.0  # a step of more state units, relative to the state's norm, trusts a linear map too far
+_FLAT = 1e-8  # slope of q relative to |g| |J - I| below which it is only rounding
+_LONGEST = 10.0  # longest step relative to the state's norm: beyond it, the linear map is too far from the real one
 
 
 class Map(Protocol):
@@ -38,7 +38,7 @@ def local_minima(system: Map, starts: Array, tol: float, max_iterations: int) ->
     tol : float
         A state is at rest once ``|F(s) - s| <= tol max(1, |s|)``.
     max_iterations : int
-        Most steps.
+        Largest number of steps.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def local_minima(system: Map, starts: Array, tol: float, max_iterations: int) ->
 def _damped_step(A: Array, g: Array) -> Array:
     """Minimiser (n, S) of ``|A p + g|^2 + damping |p|^2``."""
     normal = A.transpose(0, 2, 1) @ A
-    # what is not above the rounding of these sums would leave a singular matrix singular
+    # damping below the rounding of these sums would leave a singular matrix singular
     floor = A.shape[1] * np.finfo(np.float64).eps * np.trace(normal, axis1=1, axis2=2)
     damping = _DAMPING * (g * g).sum(axis=1) + floor
     normal += damping[:, None, None] * np.eye(A.shape[1])
@@ -80,7 +80,7 @@ def _damped_step(A: Array, g: Array) -> Array:
 
 
 def _line_search(system: Map, s: Array, g: Array, speed: Array, active: Array, step: Array, slope: Array) -> Array:
-    """Halve each step until q falls enough, and take it; s, g and speed are updated. Which (m,) could move."""
+    """Halve each step until q falls enough, and take it: s, g and speed are updated. Return which (m,) could move."""
     moved = np.zeros(len(active), dtype=bool)
     length = 1.0
     for _ in range(_HALVINGS):

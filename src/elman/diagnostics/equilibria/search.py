@@ -19,26 +19,26 @@ from ..spectra.marginal import NEAR, marginal_modes
 from .constant_input import ConstantInput
 from .minimize import local_minima
 
-# A slow point this many times further out than the starts is where gates saturate, and q falls on to infinity.
+# Slow points more than this many times as far out as the starts are where gates saturate, and q falls out to infinity.
 _REACH = 2.0
-# Times the cube root of tol: at a pitchfork, |F(s) - s| ~ |s|^3 / 3, points at rest are up to 2.9 of them apart.
+# Times the cube root of tol: at a pitchfork, |F(s) - s| ~ |s|^3 / 3, points at rest are up to 2.9 such roots apart.
 _DOUBT = 10.0
-# A minimum is known to about the root of rounding: its Jacobian has an eigenvalue 1 to some multiple of that.
+# A minimum is known to about the square root of rounding, and the eigenvalue 1 of its Jacobian to a multiple of that.
 _MINIMUM = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class FixedPoints(Drawn, picture="plot_fixed_points"):
-    """Points at which a layer stands still, or nearly; made by :func:`fixed_points`. Sorted by speed, then by basin.
+    """Points at which a layer stands still, or nearly; made by :func:`fixed_points`. Fixed ones first, then by count.
 
     Attributes
     ----------
     points : ndarray, shape (m, S)
-        States, as the layer's linearization lays them out: h; for an LSTM (h, c); layer after layer in a stack.
+        States in the layout of the layer's linearization: h; for an LSTM (h, c); layer after layer in a stack.
     q : ndarray, shape (m,)
         ``|F(s) - s|^2 / 2``, half the squared speed, in state units per step.
     converged : ndarray of bool, shape (m,)
-        True for a fixed point, whose speed is that of rounding; False for a slow point, a minimum of q above zero.
+        True for a fixed point, whose speed is within ``tol``; False for a slow point, a minimum of q above zero.
     counts : ndarray of int, shape (m,)
         How many starts ended there.
     jacobians : ndarray, shape (m, S, S)
@@ -46,8 +46,8 @@ class FixedPoints(Drawn, picture="plot_fixed_points"):
     eigenvalues : ndarray of complex, shape (m, S)
         Of each Jacobian, by descending modulus; a mode grows by this factor each step.
     marginal_modes : ndarray of bool, shape (m, S)
-        Which of them have modulus 1 within what is known: the Jacobian's rounding, and its change over the states
-        around the point that are at rest within ``tol`` as well. Whether such a mode grows or decays is not known.
+        Which of them have modulus 1 within their uncertainty: the rounding of the Jacobian, and its change over the
+        states around the point that are also at rest within ``tol``. Whether such a mode grows or decays is not known.
     n_starts, n_lost : int
         Starts, and how many of them ended neither at a fixed nor at a slow point.
     """
@@ -84,7 +84,7 @@ class FixedPoints(Drawn, picture="plot_fixed_points"):
     def marginal(self) -> Array:
         """Which points (m,) are fixed without a growing mode, but with marginal ones, which linear terms do not decide.
 
-        So are the points of line, ring and plane attractors, and points at a bifurcation.
+        Examples are the points of line, ring and plane attractors, and points at a bifurcation.
         """
         return self.converged & (self.n_unstable == 0) & (self.n_marginal > 0)
 
@@ -138,11 +138,11 @@ class FixedPoints(Drawn, picture="plot_fixed_points"):
         if len(self) > shown:
             lines.append(f"  ... and {len(self) - shown} more")
         if self.marginal.any():
-            lines.append("  marginal: an eigenvalue of modulus 1 within what is known, and none that grows")
+            lines.append("  marginal: an eigenvalue of modulus 1 within its uncertainty, and none that grows")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers but the Jacobians as plain Python; eigenvalues as pairs of real and imaginary part."""
+        """All numbers except the Jacobians as plain Python; eigenvalues as pairs of real and imaginary part."""
         return {
             "points": self.points.tolist(),
             "q": self.q.tolist(),
@@ -175,32 +175,32 @@ def fixed_points(
 ) -> FixedPoints:
     """Find the states ``s = F(s)`` of a layer under a constant input, by minimising ``q(s) = |F(s) - s|^2 / 2``.
 
-    All starts descend at once, by Newton's method with a line search: the step is that of Levenberg and Marquardt with
-    a damping in proportion to ``|F(s) - s|^2``, which vanishes at a fixed point and keeps the step a descent where
-    ``J - I`` is singular. So a start ends at a fixed point, or at a minimum of q above zero, a slow point, near which
+    All starts descend at once, by Newton's method with a line search: a Levenberg-Marquardt step with damping
+    proportional to ``|F(s) - s|^2``, which vanishes at a fixed point and makes the step a descent even where ``J - I``
+    is singular. So a start ends at a fixed point, or at a minimum of q above zero, a slow point, near which
     trajectories linger.
 
     Parameters
     ----------
     layer : recurrent layer
-        Float64, one direction; ``F`` is its call over one step. For a network take its recurrent part. Anything
+        Float64, one direction; ``F`` is its call over one step. For a network, give its recurrent part. Anything
         callable as ``layer(x, h0) -> (output, hn)`` with a ``linearize(x, h0)`` will do.
     x_const : array_like, shape (D,), optional
         The input at every step; zeros by default.
     starts : array_like, shape (n, S) or (S,), or int, default 256
-        States to start from, laid out as ``points``. States that the network visits, with a little noise, find the
-        points that matter. A number draws so many, uniform in [-1, 1].
+        States to start from, in the layout of ``points``. States that the network visits, with a little noise, lead to
+        the points that matter. A number draws that many, uniform in [-1, 1].
     slow : float, default 1e-5
-        Largest q of a slow point. What ends above is dropped and counted; so is one with a component more than twice as
-        large as any start's, where closed gates hold a state that no trajectory comes to.
+        Largest q of a slow point. Starts that end above it are dropped and counted; so are those that end with a
+        component more than twice as large as any start's, where closed gates hold a state that no trajectory reaches.
     tol : float, default 1e-12
         A point is fixed if ``|F(s) - s| <= tol max(1, |s|)``.
     separation : float, default 1e-6
-        Points closer than this times ``max(1, |s|)`` are the same. So are fixed points closer than ten cube roots of
-        ``tol`` (1e-3) with the line between them at rest within ``tol``, as at a bifurcation, where ``J - I`` is
-        singular and ``tol`` fixes a point to its square or cube root only.
+        Points closer than this times ``max(1, |s|)`` count as the same. So do fixed points closer than ten cube roots
+        of ``tol`` (1e-3), if the line between them is at rest within ``tol``, as at a bifurcation, where ``J - I`` is
+        singular and ``tol`` determines a point only to its square or cube root.
     max_iterations : int, default 200
-        Newton steps.
+        Largest number of Newton steps.
     rng : None, int or numpy.random.Generator
         For random starts.
 
@@ -211,14 +211,14 @@ def fixed_points(
     Raises
     ------
     DTypeError
-        If the layer is no recurrent layer, or of another dtype than float64.
+        If ``layer`` is not a recurrent layer, or its dtype is not float64.
     ShapeError, ArgumentError
         If the input or the starts do not fit, or a number is outside its range.
 
     References
     ----------
     Sussillo and Barak, Neural Computation 25 (2013) 626; Yamashita and Fukushima, Computing Supplement 15 (2001) 239,
-    for the damping. ``slow`` is to be read in the units of the states: with q = 1e-5 a state moves .0045 a step.
+    for the damping. ``slow`` is in squared units of the states: with q = 1e-5, a state moves 0.0045 per step.
     """
     system = ConstantInput(layer, x_const)
     slow, tol = positive(slow, "slow", "squared state units"), positive(tol, "tol", "state units")
@@ -230,10 +230,10 @@ def fixed_points(
     converged, q = speed <= tol * magnitude, speed**2 / 2
     near = abs(points).max(axis=1) <= _REACH * max(1.0, float(abs(begin).max()))
     found = np.flatnonzero(converged | ((q <= slow) & near))
-    # of points that are one, the slowest stands for all
+    # of points that count as the same, the slowest stands for all
     found = found[np.argsort(speed[found], kind="stable")]
     chosen, counts = _distinct(system, points[found], converged[found], separation, tol)
-    # by kind, and the points that most starts found first
+    # by kind, then by the number of starts that found the point
     order = np.lexsort((-counts, ~converged[found[chosen]]))
     keep, counts = found[chosen][order], counts[order]
     jacobians = system.jacobians(points[keep])
@@ -257,15 +257,15 @@ def fixed_points(
 def _jacobian_error(
     system: ConstantInput, points: Array, jacobians: Array, values: Array, converged: Array, tol: float
 ) -> Array:
-    """Spectral norm (m,) of what is not known of the Jacobians (m, S, S) at points (m, S).
+    """Spectral norm (m,) of the uncertainty of the Jacobians (m, S, S) at points (m, S).
 
-    A fixed point is known to the states that are at rest within ``tol``: along the direction that ``J - I`` shrinks
-    most, ``tol`` over that singular value. A slow point is a minimum of q, which is flat there.
+    A fixed point is known up to the states that are at rest within ``tol``: along the direction that ``J - I`` shrinks
+    most, up to ``tol`` over that singular value. A slow point is a minimum of q, which is flat there.
     """
     error = np.array([rounding_of(J) for J in jacobians])
     for i in np.flatnonzero(~converged):
         error[i] = max(error[i], _MINIMUM * float(np.linalg.norm(jacobians[i])))
-    # elsewhere it decides nothing
+    # for other points the error decides nothing
     fixed = np.flatnonzero(converged & (np.abs(np.abs(values) - 1) <= NEAR).any(axis=1))
     if not len(fixed):
         return error
@@ -296,7 +296,7 @@ def _starts(starts: ArrayLike | int, S: int, rng: int | np.random.Generator | No
 def _distinct(
     system: ConstantInput, points: Array, converged: Array, separation: float, tol: float
 ) -> tuple[Array, Array]:
-    """Indices of points (m, S) that are apart, the first of each, and how many each stands for."""
+    """Indices of distinct points among (m, S), the first of each, and how many points each stands for."""
     left, chosen, counts = np.arange(len(points)), [], []
     while len(left):
         first, others = points[left[0]], points[left]
@@ -313,7 +313,7 @@ def _distinct(
 def _at_rest_between(system: ConstantInput, first: Array, others: Array, tol: float) -> Array:
     """Whether (m,) three states on the way from ``first`` (S,) to each of ``others`` (m, S) are at rest within tol.
 
-    Three, because the middle between the two outer points of a pitchfork is a fixed point of its own.
+    Three, because the middle between the two outer points of a pitchfork is itself a fixed point.
     """
     rest = np.ones(len(others), dtype=bool)
     if len(others):

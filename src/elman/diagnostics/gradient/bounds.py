@@ -16,14 +16,14 @@ from ..matrices import rounding_of
 def norm_bound(factors: ElementwiseFactors) -> float:
     r"""Largest growth per step that these weights allow on any input: :math:`\log(\sigma_{max}(W)\,\max|\phi'|)`.
 
-    Below 0 it proves that every gradient decays, by at least this much a step (R. Pascanu, T. Mikolov, Y. Bengio, ICML
-    2013). Above 0 it proves nothing.
+    Below 0, it proves that every gradient decays, by at least this much per step (R. Pascanu, T. Mikolov, Y. Bengio,
+    ICML 2013). Above 0, it proves nothing.
 
     Returns
     -------
     float
-        Nats per step; -inf for a weight of zero, and exactly 0 where rounding decides on which side of 0 it lies, as
-        for orthogonal weights.
+        Nats per step; -inf for a weight of zero, and exactly 0 where it is 0 within rounding, as for orthogonal
+        weights.
     """
     weight = factors.weight.astype(np.float64)
     bound = float(np.linalg.norm(weight, 2)) * factors.max_slope
@@ -33,7 +33,7 @@ def norm_bound(factors: ElementwiseFactors) -> float:
 
 
 def singular_bounds(lin: Linearization) -> tuple[Array, Array]:
-    """Cumulative log of the largest and smallest singular value by lag, two of (T+1, n)."""
+    """Cumulative log of the largest and of the smallest singular value by lag, two arrays (T + 1, n)."""
     upper, lower = np.zeros((2, lin.n_steps + 1, lin.n_sequences))
     for lag in range(1, lin.n_steps + 1):
         jacobians = np.stack([lin.jacobian(lin.n_steps - lag, i) for i in range(lin.n_sequences)])
@@ -45,7 +45,7 @@ def singular_bounds(lin: Linearization) -> tuple[Array, Array]:
 
 
 def a_priori_bound(lin: Linearization) -> Array | None:
-    """``k log(max|phi'| sigma_max(W_hh))`` for lags 0 .. T, if the Jacobians have these factors."""
+    """``k log(max|phi'| sigma_max(W_hh))`` for lags 0 .. T; None if the Jacobians do not have these factors."""
     if lin.factors is None:
         return None
     return np.concatenate([[0.0], norm_bound(lin.factors) * np.arange(1, lin.n_steps + 1)])

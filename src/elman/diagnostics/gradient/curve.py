@@ -24,7 +24,7 @@ from .intervals import DECISION_LEVEL, LEVEL, mean_interval, t_quantile
 _MOST_SEQUENCES = 10**9
 
 THRESHOLD = math.log(100)
-"""Growth over the whole sequence, in nats either way, that counts as vanishing or exploding unless told otherwise."""
+"""Growth over the whole sequence, in nats either way, that counts as vanishing or exploding by default."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class GrowthCurve(Result):
     threshold : float
         Growth in nats over the whole sequence, either way, that counts as exploding or vanishing.
     grid : ndarray of int, optional
-        Lags at which ``logs`` was measured, from 0 to ``T``; what lies between is interpolated. None: at all of them.
+        Lags at which ``logs`` was measured, from 0 to ``T``; others are interpolated. None if measured at all lags.
     """
 
     logs: Array
@@ -55,7 +55,7 @@ class GrowthCurve(Result):
 
     @classmethod
     def from_grid(cls, grid: Array, logs: Array, start: str, threshold: float) -> GrowthCurve:
-        """A curve from log norms (len(grid), n, K) at a few lags: straight lines between them.
+        """A curve from log norms (len(grid), n, K) at a few lags, with straight lines between them.
 
         A gradient that is exactly zero at one lag of the grid, and not at the lag before, counts as zero from just
         after the latter.
@@ -80,7 +80,7 @@ class GrowthCurve(Result):
 
     @property
     def n(self) -> int:
-        """Number of sequences, those with a gradient of exactly zero included."""
+        """Number of sequences, including those with a gradient of exactly zero."""
         return int(self.logs.shape[1])
 
     @property
@@ -119,7 +119,7 @@ class GrowthCurve(Result):
         return self._between(np.sqrt(squares / np.where(self.alive > 1, self.alive - 1, np.nan)))
 
     def _between(self, values: Array) -> Array:
-        """Spreads (T + 1,) with straight lines between the lags of a grid, where interpolated curves spread less."""
+        """Interpolate spreads (T + 1,) between the lags of a grid, where interpolated curves spread too little."""
         if self.grid is None:
             return values
         out: Array = np.interp(self.lags, self.grid, values[self.grid])
@@ -150,7 +150,7 @@ class GrowthCurve(Result):
         living = np.isfinite(self.sequence_logs)[..., None]
         values = np.where(living, self.logs, 0.0)
         between_vectors = values.var(axis=2, ddof=1).sum(axis=1) / np.maximum(self.alive, 1) if K > 1 else 0.0
-        # the variance of a mean over K vectors holds 1/K of the variance between vectors; the rest is added back
+        # the variance of a mean over K vectors contains 1/K of the variance between vectors; the rest is added back
         single = np.square(self.sd) + (1 - 1 / K) * between_vectors
         spread = self._between(np.sqrt(single + np.square(self.sd) / np.maximum(self.alive, 1)))
         out: Array = t_quantile(LEVEL, self.alive - 1) * spread
@@ -170,7 +170,7 @@ class GrowthCurve(Result):
 
     @property
     def first_lag(self) -> int:
-        """Where the rate begins: lag 10, or 1 in sequences below 20 steps (0 if there is a single step)."""
+        """Lag from which the rate is fitted: 10, or 1 in sequences below 20 steps (0 if there is a single step)."""
         return first_fitted_lag(self.n_steps)
 
     @cached_property
@@ -231,10 +231,11 @@ class GrowthCurve(Result):
     def verdict(self) -> str:
         """``"vanishing"``, ``"stable"``, ``"exploding"`` or ``"undecided"`` at 99 %.
 
-        The interval of the mean at lag ``T`` lies below minus the threshold, between, or above it; or it does not.
-        Vanishing also if every gradient is exactly zero, or if so many are (sign test) that the median must be.
+        In this order: the interval of the mean at lag ``T`` lies below minus the threshold, between the two thresholds,
+        or above the threshold; or none of these. Also vanishing if every gradient is exactly zero, or if so many are
+        that the median must be (sign test).
         """
-        from scipy.special import bdtrc  # here and not above: importing elman would cost half as much again
+        from scipy.special import bdtrc  # not at the top: importing elman would take half as long again
 
         dead, living = self.n - int(self.alive[-1]), int(self.alive[-1])
         if living == 0 or bdtrc(dead - 1, self.n, 0.5) < 1 - DECISION_LEVEL:
@@ -251,9 +252,9 @@ class GrowthCurve(Result):
     def sequences_needed(self) -> float | None:
         r"""Number of sequences :math:`n^*` that an undecided verdict would take, from the spread seen so far.
 
-        The smallest ``n`` with :math:`t_{n-1} s / \sqrt n` below the distance of ``m(T)`` to the nearer threshold, over
-        the living fraction. None if the verdict is decided or fewer than two sequences live; infinite if the mean lies
-        on the threshold.
+        The smallest ``n`` with :math:`t_{n-1} s / \sqrt n` below the distance of ``m(T)`` to the nearer threshold,
+        divided by the living fraction. None if the verdict is decided or fewer than two sequences live; infinite if the
+        mean lies on the threshold.
         """
         if self.verdict != "undecided" or self.alive[-1] < 2:
             return None
@@ -272,7 +273,7 @@ class GrowthCurve(Result):
         Raises
         ------
         ArgumentError
-            If ``last`` lies outside.
+            If ``last`` is out of range.
         """
         if not 1 <= last <= self.n_steps:
             raise ArgumentError(f"last must be a lag of the curve, 1 .. {self.n_steps}, got {last}")

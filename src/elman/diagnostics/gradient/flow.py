@@ -35,13 +35,13 @@ class GradientFlow(Drawn, picture="plot_gradient_flow"):
         Per sequence, mean log norm of the living vectors pulled back from the end: lag ``k`` is the window
         ``[T - k, T]``, as in backpropagation through time. -inf where all vectors of the sequence are exactly zero.
     forward : ndarray, shape (T + 1, n)
-        The same for tangent vectors pushed forward from the initial state, window ``[0, k]``. The two agree in the
-        rate of a stationary network and part where the growth depends on the position in the sequence.
+        The same for tangent vectors pushed forward from the initial state, window ``[0, k]``. The rates of the two
+        agree for a stationary network, and differ where the growth depends on the position in the sequence.
     dead_fraction, forward_dead_fraction : ndarray, shape (T + 1,)
-        Share of the vectors, of all sequences, that are exactly zero.
+        Share of the vectors of all sequences that are exactly zero.
     rates, forward_rates : ndarray, shape (n,)
         Least-squares slope per sequence over lags 10 .. T (1 .. T if T < 20, the one step if T is 1); -inf for a
-        sequence that died, NaN for T = 0. ``rate`` and ``forward_rate`` are their means over the living.
+        sequence that died, NaN for T = 0. ``rate`` and ``forward_rate`` are their means over living sequences.
     upper_bound, lower_bound : ndarray, shape (T + 1, n), or None
         Sums of ``log sigma_max(J_t)`` and ``log sigma_min(J_t)`` over the window of each lag (Pascanu, Mikolov and
         Bengio 2013): no gradient can leave them.
@@ -51,7 +51,7 @@ class GradientFlow(Drawn, picture="plot_gradient_flow"):
         Lags, from 0 to T at equal ratios, at which singular values were taken.
     largest, smallest : ndarray, shape (m, n), or None
         Log of the largest and smallest singular value of ``d s[T] / d s[T-k]`` at these lags: the growth of the
-        most and the least favoured gradient. Between the bounds, and around every curve of ``backward``.
+        most and the least favoured gradient. They lie between the bounds, and enclose every curve of ``backward``.
     n_vectors : int
         Backward vectors per sequence.
     """
@@ -80,7 +80,7 @@ class GradientFlow(Drawn, picture="plot_gradient_flow"):
 
     @property
     def forward(self) -> Array:
-        """The same of the forward vectors."""
+        """The same for the forward vectors."""
         return self.forward_curve.sequence_logs
 
     @property
@@ -90,7 +90,7 @@ class GradientFlow(Drawn, picture="plot_gradient_flow"):
 
     @property
     def forward_rates(self) -> Array:
-        """Likewise of ``forward``."""
+        """The same for ``forward``."""
         return _rates(self.forward_curve)
 
     @property
@@ -171,14 +171,15 @@ def gradient_flow(
         ``n >= 1`` trajectories of ``T`` steps.
     start : array_like, shape (n, S), optional
         Gradients with respect to the last state to pull back, such as those of a loss; only directions count. By
-        default ``vectors`` random directions per sequence. The forward direction always starts from random ones.
+        default ``vectors`` random directions per sequence. Forward vectors always start in random directions.
     vectors : int, default 4
         Random directions per sequence.
     bounds : bool, default False
         Also compute the bounds from the singular values of every Jacobian: ``n T`` decompositions of size S.
     singular_values : bool, default False
-        Also compute the extreme singular values of ``d s[T] / d s[T-k]`` at some 20 lags, by QR between steps; of order
-        ``n T S^3``. For a large state ``svds(lin.as_linear_operator(T - k), k=1)`` of SciPy finds the largest alone.
+        Also compute the extreme singular values of ``d s[T] / d s[T-k]`` at some 20 lags, by QR between steps, at a
+        cost of order ``n T S^3``. For a large state, SciPy's ``svds(lin.as_linear_operator(T - k), k=1)`` finds the
+        largest alone.
     rng : None, int or numpy.random.Generator
         For the random directions.
 
@@ -189,8 +190,8 @@ def gradient_flow(
     Raises
     ------
     DTypeError
-        If ``lin`` is not a Linearization, ``start`` masked or not real, or ``bounds`` or ``singular_values`` no truth
-        value.
+        If ``lin`` is not a Linearization, ``start`` is masked or not real, or ``bounds`` or ``singular_values`` is not
+        a truth value.
     ShapeError, ArgumentError
         If ``start`` has another shape or is not finite, ``vectors`` is not a positive integer, or there is no sequence
         or state.
@@ -238,7 +239,7 @@ def _rate_text(rate: float) -> str:
 
 
 def _rates(curve: GrowthCurve) -> Array:
-    """Slope of each sequence, the dead ones among them."""
+    """Slope of each sequence; -inf for dead ones."""
     rates = np.full(curve.n, -np.inf)
     rates[np.isfinite(curve.sequence_logs[-1])] = curve.slopes
     return rates

@@ -1,6 +1,6 @@
 """Growth of vectors along trajectories: the measurement under every rate that elman reports.
 
-A product of many Jacobians over- or underflows; the logarithm of what it does to a vector does not. Vectors are pushed
+A product of many Jacobians over- or underflows; the logarithm of its effect on a norm does not. Vectors are pushed
 through a :class:`~elman.linearization.Linearization` in short windows and brought back to unit length in between.
 """
 
@@ -17,8 +17,8 @@ from ...linearization import Array, Linearization
 from ...norms import safe_norm, smallest_exact
 from ...validation.arrays import real_numbers
 
-# Squares of norms fit into float64 for factors of .007 .. 250 a step over 64 steps, in float32 for .2 .. 6 over 24;
-# whatever leaves that range is found out and repeated in shorter windows, so these set the speed only.
+# Squares of norms fit into float64 for factors of 0.007 to 250 per step over 64 steps, into float32 for 0.2 to 6 over
+# 24. A window that leaves this range is detected and repeated in shorter ones, so these numbers affect only the speed.
 _WINDOW = {np.dtype(np.float32): 24, np.dtype(np.float64): 64}
 
 _SETTLED = 10  # a random start needs about this many steps to turn into the directions that gradients take
@@ -32,7 +32,7 @@ def first_fitted_lag(n_steps: int) -> int:
 
 
 def mean_over_living(growth: Array) -> Array:
-    """Mean of log norms over the last axis, those of living gradients; -inf where none lives."""
+    """Mean over the last axis of the log norms of living gradients; -inf where none lives."""
     living = np.isfinite(growth)
     count = living.sum(axis=-1)
     total = np.where(living, growth, 0.0).sum(axis=-1)
@@ -50,7 +50,7 @@ def unit_vectors(rng: np.random.Generator, n: int, K: int, S: int, dtype: DTypeL
     n, K, S : int
         Sequences, vectors for each of them, state size (at least 1).
     dtype : dtype, default float64
-        Of the result; the draw itself is in float64, so both types get the same directions.
+        Of the result; the draw itself is in float64, so that both types get the same directions.
 
     Returns
     -------
@@ -76,8 +76,8 @@ def backward_growth(lin: Linearization, start: ArrayLike) -> Array:
     -------
     ndarray, shape (T + 1, n, K), float64
         Entry ``k`` is ``log |J[T-k]^T ... J[T-1]^T u|`` in nats for the unit vector ``u`` along ``start``: lag ``k`` of
-        backpropagation through time, the window ``[T - k, T]``. Entry 0 is 0. From where a gradient is exactly zero
-        (a dead unit, a lost direction, a zero start) it is -inf.
+        backpropagation through time, the window ``[T - k, T]``. Entry 0 is 0. Entries are -inf from the lag at which a
+        gradient is exactly zero (a dead unit, a lost direction, a zero start).
 
     Raises
     ------
@@ -104,12 +104,12 @@ def forward_growth(lin: Linearization, start: ArrayLike) -> Array:
     -------
     ndarray, shape (T + 1, n, K), float64
         Entry ``k`` is ``log |J[k-1] ... J[0] v|`` in nats for the unit vector ``v`` along ``start``: the window
-        ``[0, k]``, not that of lag ``k`` of a gradient. Entry 0 is 0; -inf from where a vector is exactly zero.
+        ``[0, k]``, not that of lag ``k`` of a gradient. Entry 0 is 0; entries are -inf once a vector is exactly zero.
 
     Raises
     ------
     ShapeError, ArgumentError, NonFiniteError
-        As :func:`backward_growth`.
+        As for :func:`backward_growth`.
     """
     return _growth(lambda v, a, b, norms: lin.jvp(v, a, b, norms=norms), lin, start)
 
@@ -148,12 +148,12 @@ def _growth(product: Product, lin: Linearization, start: ArrayLike) -> Array:
 
 
 def _unit(v: Array, norm: Array, dtype: np.dtype[Any]) -> Array:
-    """Vectors (n, K, S) over their norms (n, K), zero vectors as they are."""
+    """Divide vectors (n, K, S) by their norms (n, K); zero vectors stay as they are."""
     return (v / np.where(norm > 0, norm, 1.0)[..., None]).astype(dtype, copy=False)
 
 
 def _squares_fit(norms: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether norms computed as roots of sums of squares in this dtype are neither infinite nor hurt by underflow."""
+    """Whether norms computed as roots of sums of squares in this dtype are finite and not degraded by underflow."""
     return bool(((norms > smallest_exact(dtype)) & np.isfinite(norms)).all())
 
 

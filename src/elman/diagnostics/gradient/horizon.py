@@ -27,7 +27,7 @@ class Horizon(Result):
     low, high : float
         The same for the two ends of the 95 % interval of the mean; NaN with fewer than two sequences.
     measured : int
-        Length ``T`` of the sequences. Beyond it the number continues the curve with its rate.
+        Length ``T`` of the sequences. Beyond it, the curve is continued at its rate.
     """
 
     steps: float

@@ -10,7 +10,7 @@ import numpy as np
 from ...linearization import Array
 
 LEVEL = 0.95  # of every interval that is shown
-# of verdicts: at .95 repeated looks call networks on the threshold wrongly in 2 % of cases, here .4 %
+# of verdicts: at 0.95, repeated looks misjudge networks on the threshold in 2 % of cases, here in 0.4 %
 DECISION_LEVEL = 0.99
 
 
@@ -20,15 +20,15 @@ def t_quantile(level: float, df: Any) -> Any:
     Parameters
     ----------
     level : float
-        Probability inside, such as .95.
+        Probability inside, such as 0.95.
     df : float or ndarray
-        Degrees of freedom; NaN comes back where they are not positive.
+        Degrees of freedom; the result is NaN where they are not positive.
 
     Returns
     -------
     float or ndarray
     """
-    from scipy.special import stdtrit  # half of what importing elman would cost
+    from scipy.special import stdtrit  # would take half of the time to import elman
 
     return stdtrit(np.where(np.asarray(df) > 0, df, np.nan), 0.5 + level / 2)[()]
 
@@ -37,15 +37,15 @@ def welch_half_width(sd: tuple[Any, Any], n: tuple[Any, Any], level: float = LEV
     r"""Half width of the interval for the difference of two sample means.
 
     :math:`t_\nu \sqrt{s_1^2/n_1 + s_2^2/n_2}` with Welch and Satterthwaite's degrees of freedom :math:`\nu` (B. L.
-    Welch, Biometrika 34, 1947). A mean predicted from :math:`n_1` sequences must be compared with the mean of
-    :math:`n_2` others by this width; the interval of the mean alone is too narrow.
+    Welch, Biometrika 34, 1947). The comparison of a mean predicted from :math:`n_1` sequences with the mean of
+    :math:`n_2` others needs this width; the interval of the mean alone is too narrow.
 
     Parameters
     ----------
     sd : pair of float or ndarray
         Standard deviations of the two samples.
     n : pair of int or ndarray
-        Their sizes; NaN comes back where one is below 2.
+        Their sizes; the result is NaN where one is below 2.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def welch_half_width(sd: tuple[Any, Any], n: tuple[Any, Any], level: float = LEV
 
 
 def mean_interval(samples: Array, level: float = LEVEL) -> tuple[float, float, float]:
-    """Mean of one number per sequence with its t interval.
+    """Mean of one number per sequence, with its t interval.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def mean_interval(samples: Array, level: float = LEVEL) -> tuple[float, float, f
     Returns
     -------
     mean, low, high : float
-        NaN where the sample is too small: no mean of none, no interval of one.
+        NaN where the sample is too small: no values have no mean, a single value has no interval.
     """
     n = len(samples)
     if n == 0:
@@ -82,7 +82,7 @@ def mean_interval(samples: Array, level: float = LEVEL) -> tuple[float, float, f
 
 
 def interval_text(low: float, high: float, digits: int, of: str = "") -> str:
-    """A 95 % interval to read, with a sign and so many decimals; in words where there is none.
+    """A 95 % interval as text, with signs and ``digits`` decimals; in words where there is none.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def interval_text(low: float, high: float, digits: int, of: str = "") -> str:
     digits : int
         Decimals.
     of : str, default ""
-        Whose interval, such as ``"of the mean "``.
+        What the interval is of, such as ``"of the mean "``.
     """
     if math.isnan(low) or math.isnan(high):
         return "no interval (fewer than two sequences live)"

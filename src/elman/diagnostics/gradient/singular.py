@@ -12,12 +12,12 @@ from ...linearization import Array, Linearization
 from ...norms import safe_norm
 
 # The smallest scale, relative to the largest, at which a column enters a pivoted decomposition: far below any rounding,
-# far above underflow. What it is divided by is multiplied back in the logarithm.
+# far above underflow. The rest of its scale is added to the logarithm afterwards.
 _CLIP = -500.0
 
 
 class Graded(NamedTuple):
-    """A matrix ``U diag(exp(log_d)) T``, whose singular values may differ by more than floating-point numbers can.
+    """A matrix ``U diag(exp(log_d)) T``, whose singular values may span more than the range of floating-point numbers.
 
     Attributes
     ----------
@@ -34,11 +34,11 @@ class Graded(NamedTuple):
     T: Array
 
     def times(self, image: Array, rounding: float) -> Graded:
-        """The factors of ``A U diag(exp(log_d)) T`` from ``image = A U`` (S, r); the rank falls where A loses some.
+        """The factors of ``A U diag(exp(log_d)) T`` from ``image = A U`` (S, r); the rank falls if A loses directions.
 
-        A column that adds no more than ``rounding`` of its norm to those before it is lost.
+        A column is lost if its part outside the span of those before it is at most ``rounding`` times its norm.
 
-        QR with pivoting sorts the scales, so that what it leaves in T is bounded by 1 (Loh and Gubernatis 1992).
+        QR with pivoting sorts the scales, so that the factor put into T is bounded by 1 (Loh and Gubernatis 1992).
         """
         if not len(self.log_d):
             return self
@@ -58,8 +58,8 @@ class Graded(NamedTuple):
     def extremes(self) -> tuple[float, float]:
         """Logarithms of the largest and the smallest singular value; -inf for one that is zero.
 
-        Each is a norm, of the product or of its inverse, taken relative to the extreme scale: what underflows beside
-        that does not matter.
+        Each is a norm, of the product or of its inverse, taken relative to the extreme scale: numbers that underflow
+        beside it do not matter.
         """
         r, S = self.T.shape
         if not r:
@@ -75,14 +75,14 @@ class Graded(NamedTuple):
 def singular_growth(lin: Linearization, lags: Array) -> tuple[Array, Array]:
     """Extreme singular values of ``d s[T] / d s[T-k]`` for some lags k, in nats.
 
-    No gradient of unit length can grow more, or less, over the lag. An orthonormal frame of the whole state is pulled
-    back step by step, and what QR takes out of it is kept as a graded factor; its conditioning, and with it the number
-    of valid digits, does not get worse with the lag.
+    No gradient can grow by a larger, or a smaller, factor over the lag. An orthonormal frame of the whole state is
+    pulled back step by step, and its QR factors are collected in a graded matrix, whose conditioning, and with it the
+    number of valid digits, does not get worse with the lag.
 
     Parameters
     ----------
     lin : Linearization
-        ``n`` trajectories of ``T`` steps; S vectors are carried, so that a step costs of order ``n S^3``.
+        ``n`` trajectories of ``T`` steps; S vectors are carried, so that the cost per step is of order ``n S^3``.
     lags : ndarray of int, ascending
         From 0 to at most T.
 

@@ -1,4 +1,4 @@
-"""Covariant Lyapunov vectors: the directions that grow at each exponent's own rate, forward and backward in time."""
+"""Covariant Lyapunov vectors: the directions that grow at the rate of each exponent, forward and backward in time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CovariantVectors(Result):
     steps : ndarray of int, shape (m,)
         Times t of the states s[t] that the vectors belong to, ascending.
     vectors : ndarray, shape (m, S, k)
-        Unit columns; the Jacobians from one time to the next take each to a multiple of itself. Signs are arbitrary.
+        Unit columns; the Jacobians between two times map each to a multiple of its successor. Signs are arbitrary.
     exponents : ndarray, shape (k,)
         Growth of each vector from the first to the last of these times, in nats per step.
     """
@@ -45,12 +45,12 @@ class CovariantVectors(Result):
         split = size(split, "split", 1, self.vectors.shape[2] - 1)
         left, right = np.linalg.qr(self.vectors[:, :, :split])[0], np.linalg.qr(self.vectors[:, :, split:])[0]
         cosines = np.linalg.svd(left.transpose(0, 2, 1) @ right, compute_uv=False)[:, 0]
-        # where the cosine is 1 up to rounding, its angle is known to 1e-8 only
+        # where the cosine is 1 up to rounding, its angle is known only to 1e-8
         angles: Array = np.arccos(np.minimum(cosines, 1.0))
         return angles
 
     def participation(self) -> Array:
-        """Mean over time (k,) of ``1 / sum v_i^4``: how many units, of S, each direction is spread over."""
+        """Mean over time (k,) of ``1 / sum v_i^4``: over how many of the S units each direction is spread."""
         counts: Array = (1 / (self.vectors**4).sum(axis=1)).mean(axis=0)
         return counts
 
@@ -71,7 +71,7 @@ class CovariantVectors(Result):
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers but the vectors as plain Python."""
+        """All numbers except the vectors, as plain Python."""
         return {
             "steps": self.steps.tolist(),
             "exponents": self.exponents.tolist(),
@@ -89,7 +89,7 @@ def covariant_vectors(
     interval: int | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> CovariantVectors:
-    """Covariant Lyapunov vectors along one trajectory, by a frame pushed forward and triangular factors taken back.
+    """Covariant Lyapunov vectors along one trajectory, by a frame pushed forward and a backward pass over its factors.
 
     Parameters
     ----------
@@ -100,11 +100,11 @@ def covariant_vectors(
     warmup : int, optional
         First steps, in which the frame settles; a fifth of the trajectory by default.
     settle : int, optional
-        Last steps, in which the coefficients settle on the way back; a fifth of the trajectory by default.
+        Last steps, in which the coefficients settle in the backward pass; a fifth of the trajectory by default.
     sequence : int, default 0
         Which trajectory.
     interval : int, optional
-        Most steps from one time to the next; as :func:`elman.lyapunov_spectrum`.
+        Largest number of steps from one time to the next; as for :func:`elman.lyapunov_spectrum`.
     rng : None, int or numpy.random.Generator
         For the random frame and coefficients.
 
@@ -115,7 +115,7 @@ def covariant_vectors(
     Raises
     ------
     DTypeError, ShapeError, NonFiniteError
-        As :func:`elman.lyapunov_spectrum`.
+        As for :func:`elman.lyapunov_spectrum`.
     ArgumentError
         Likewise; also if the trajectory loses a direction, which then has no covariant vector.
 

@@ -27,7 +27,7 @@ class LyapunovSpectrum(Drawn, picture="plot_lyapunov"):
     Attributes
     ----------
     exponents : ndarray, shape (k,)
-        In nats per step, descending; -inf for directions that the trajectory loses altogether.
+        In nats per step, descending; -inf for directions that the trajectory loses entirely.
     stderr : ndarray, shape (k,)
         Standard error from the means of ``n_blocks`` consecutive blocks, for a t interval with ``n_blocks - 1`` degrees
         of freedom; NaN where there is none (-inf, or fewer than two blocks).
@@ -36,18 +36,18 @@ class LyapunovSpectrum(Drawn, picture="plot_lyapunov"):
     n_steps : int
         Counted steps, without the warm-up.
     warmup : int
-        Steps propagated and not counted.
+        Steps propagated but not counted.
     n_blocks : int
-        Blocks behind ``stderr``; no two of them share a decomposition.
+        Blocks used for ``stderr``; no two of them share a decomposition.
     interval : int
-        Most steps between two decompositions.
+        Largest number of steps between two decompositions.
     condition : float
         Worst condition of a frame before a decomposition: rounding errors of the growth are this many times ``eps``.
     state_size : int
-        Size of the state, the number of exponents there are.
+        Size of the state, which is the number of exponents that exist.
     rounding : float
         Nats per step that rounding may have added to an exponent, ``10 S eps condition``: within it an exponent counts
-        as 0, so that neither a dimension nor an entropy hangs on its sign.
+        as 0, so that neither a dimension nor an entropy depends on its sign.
     """
 
     exponents: Array
@@ -69,15 +69,15 @@ class LyapunovSpectrum(Drawn, picture="plot_lyapunov"):
 
     @property
     def sum(self) -> float:
-        """Sum of the exponents: log growth of k-volumes in nats per step, ``mean log |det J|`` if all are here."""
+        """Sum of the exponents: log growth of k-volumes in nats per step, ``mean log |det J|`` if all are included."""
         return float(self.exponents.sum())
 
     @property
     def kaplan_yorke_dimension(self) -> float:
         """``j + (lambda_1 + .. + lambda_j) / |lambda_{j+1}|`` for the largest j with a sum that is not negative.
 
-        0 if the first exponent is negative, the state size if all sums are not; NaN if the k exponents do not reach the
-        one that turns the sum negative: ask for more (Kaplan and Yorke 1979).
+        0 if the first exponent is negative, the state size if no sum is; NaN if the k exponents do not include the one
+        that turns the sum negative: then compute more of them (Kaplan and Yorke 1979).
         """
         sums = np.cumsum(self.exponents)
         j = int(np.count_nonzero(sums >= -self.rounding * np.arange(1, len(sums) + 1)))
@@ -87,9 +87,9 @@ class LyapunovSpectrum(Drawn, picture="plot_lyapunov"):
 
     @property
     def entropy(self) -> float:
-        """Sum of the positive exponents in nats per step: the rate at which the system forgets what state it was in.
+        """Sum of the positive exponents in nats per step: the rate at which the system forgets its earlier state.
 
-        An upper bound of the Kolmogorov-Sinai entropy (Ruelle 1978), equal to it where the invariant measure is smooth
+        An upper bound on the Kolmogorov-Sinai entropy (Ruelle 1978), equal to it where the invariant measure is smooth
         along the unstable directions (Pesin 1977). NaN if all k exponents are positive and there are more.
         """
         if self.exponents[-1] > self.rounding and len(self.exponents) < self.state_size:
@@ -97,17 +97,17 @@ class LyapunovSpectrum(Drawn, picture="plot_lyapunov"):
         return float(self.exponents[self.exponents > self.rounding].sum())
 
     def finite_time(self, length: int) -> Array:
-        """Exponents over windows of ``length`` steps, whose spread says how much the growth depends on where one looks.
+        """Exponents over windows of ``length`` steps, whose spread shows how much growth varies along the trajectory.
 
         Parameters
         ----------
         length : int
-            Steps a window, from ``interval`` to ``n_steps``.
+            Steps per window, from ``interval`` to ``n_steps``.
 
         Returns
         -------
         ndarray, shape (n_steps // length, k)
-            Nats per step, one row a window, in the order of time; the steps left over are those at the beginning.
+            Nats per step, one row per window, in order of time; the steps left over are those at the beginning.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class LyapunovSpectrum(Drawn, picture="plot_lyapunov"):
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers but those of each step as plain Python."""
+        """All numbers except those of single steps, as plain Python."""
         return {
             "exponents": self.exponents.tolist(),
             "stderr": self.stderr.tolist(),
@@ -175,27 +175,28 @@ def lyapunov_spectrum(
     blocks: int = 20,
     rng: int | np.random.Generator | None = None,
 ) -> LyapunovSpectrum:
-    """Lyapunov exponents along one trajectory: a frame is pushed forward and made orthonormal again and again.
+    """Lyapunov exponents along one trajectory: a frame is pushed forward and repeatedly made orthonormal.
 
-    The trajectory decides what they are exponents of: driven by an input, or autonomous with an input of zeros (or of
-    no features at all: ``layer.linearize(np.zeros((T, 1, 0)))``).
+    The trajectory determines the system that they describe: driven by an input, or autonomous with an input of zeros
+    (or of no features at all: ``layer.linearize(np.zeros((T, 1, 0)))``).
 
     Parameters
     ----------
     lin : Linearization
-        ``T >= 1`` steps. Where it has several sequences all of them are pushed; linearize the one you want.
+        ``T >= 1`` steps. If it has several sequences, all of them are pushed: linearize only the one you need.
     k : int, optional
         How many of the largest exponents, ``1 <= k <= S``; all by default. Cost per step is of order ``S k^2``.
     warmup : int, optional
-        First steps that are propagated and not counted, while state and frame settle together. By default 50 or a tenth
-        of the trajectory, whichever is more, and at most half of it.
+        First steps, propagated but not counted, while state and frame settle together. By default 50 or a tenth of the
+        trajectory, whichever is more, and at most half of it.
     sequence : int, default 0
         Which trajectory.
     frame : array_like, shape (S, k), optional
         Linearly independent columns to start from; random by default.
     interval : int, optional
-        Most steps between two decompositions. By default as many as the gap between the exponents, measured on the way,
-        allows; a window that strains the frame more than that is repeated in shorter ones in either case.
+        Largest number of steps between two decompositions. By default as many as the gap between the exponents,
+        measured during the run, allows; in either case, a window that strains the frame more is repeated in shorter
+        ones.
     blocks : int, default 20
         Blocks for the standard error. They must be longer than the correlation of the local growth rates.
     rng : None, int or numpy.random.Generator
@@ -208,7 +209,7 @@ def lyapunov_spectrum(
     Raises
     ------
     DTypeError
-        If ``lin`` is not a Linearization, or the frame not real.
+        If ``lin`` is not a Linearization, or the frame is not real.
     ArgumentError, ShapeError
         If a number is outside its range, the frame has another shape, dependent columns or a number that is not
         finite, or there is no sequence, step or state.
@@ -217,8 +218,8 @@ def lyapunov_spectrum(
 
     Notes
     -----
-    A direction is lost, and its exponent -inf, once a diagonal entry of R is not above the rounding of its column
-    (``S eps`` times the column's norm): a longer memory than the dtype's cannot be told from none.
+    A direction is lost, and its exponent is -inf, once a diagonal entry of R is not above the rounding of its column
+    (``S eps`` times the column's norm): memory below the precision of the dtype cannot be told from none.
 
     References
     ----------
@@ -254,7 +255,7 @@ def lyapunov_spectrum(
 def _local_rates(
     lin: Linearization, start: Array, sequence: int, edges: list[int], interval: int | None, warmup: int
 ) -> tuple[Array, int, float]:
-    """Growth (T, k) of each step in nats, most steps between two decompositions, and their worst condition."""
+    """Growth (T, k) of each step in nats, largest number of steps between decompositions, and the worst condition."""
     small = small_growth(lin, start, sequence, edges, interval)
     if small is not None:
         return np.repeat(small.logs / small.window, small.window, axis=0), small.window, small.condition
@@ -270,7 +271,7 @@ def _local_rates(
 def frame_arguments(
     lin: Linearization, k: int | None, warmup: int | None, frame: ArrayLike | None, rng: Any, caller: str
 ) -> tuple[int, int, Array]:
-    """Checked number of directions, steps of warm-up, and start frame (S, k); errors of :func:`lyapunov_spectrum`."""
+    """Checked number of directions, warm-up steps and start frame (S, k); errors as for :func:`lyapunov_spectrum`."""
     T, S = lin.n_steps, lin.state_size
     if T < 1:
         raise ArgumentError(f"{caller} needs a trajectory of at least 1 step, got 0")

@@ -1,4 +1,4 @@
-"""An orthonormal frame pushed along a trajectory: what Lyapunov exponents and covariant vectors are made of."""
+"""An orthonormal frame pushed along a trajectory, from which Lyapunov exponents and covariant vectors are computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import ArgumentError, NonFiniteError
 from ...linearization import Array, Linearization
 from ...norms import safe_norm
 
-# A frame that keeps this share of what its window may cost leaves room for windows that stretch it more than the last.
+# Windows are planned for this share of the strain allowed, which leaves room for more strain than in the last one.
 _CAUTION = 0.8
 
 
@@ -29,7 +29,8 @@ class Frame(NamedTuple):
     alive : ndarray of int, shape (k',)
         Which columns of the start frame these are.
     condition : float
-        Largest norm of a column over what it adds to the columns before it: rounding enters the growth times this.
+        Largest ratio of a column's norm to its part outside the span of those before it, which multiplies the rounding
+        of the growth.
     """
 
     t0: int
@@ -43,12 +44,12 @@ class Frame(NamedTuple):
 def pushed_frames(
     lin: Linearization, start: Array, sequence: int, edges: Sequence[int], longest: int | None
 ) -> Iterator[Frame]:
-    """Push a frame through all steps, orthonormal again after windows as long as its condition allows.
+    """Push a frame through all steps, made orthonormal again after windows as long as its condition allows.
 
-    Between two decompositions the columns turn towards the fastest direction, and their growth is known the worse the
-    longer the window. The gap measured in one window sets the length of the next; a window that strained the frame
-    beyond ``eps**(-1/2)`` of the dtype (so that growth keeps half of its digits at the least), or left the range of
-    numbers whose squares are safe, is done again in shorter ones, of one step at the least.
+    Between two decompositions, the columns turn towards the fastest direction, and the longer the window, the less
+    accurate is their growth. The gap measured in one window sets the length of the next; a window that strained the
+    frame beyond ``eps**(-1/2)`` of the dtype (so that growth keeps at least half of its digits), or left the range of
+    numbers whose squares are safe, is repeated in shorter ones, of at least one step.
 
     Parameters
     ----------
@@ -61,13 +62,13 @@ def pushed_frames(
     edges : sequence of int, ascending, the last one T
         Steps that no window crosses.
     longest : int or None
-        Most steps of a window, if there is a limit.
+        Largest number of steps in a window, if there is a limit.
 
     Yields
     ------
     Frame
-        Until the end, or until every direction is lost: a direction is lost once it adds no more to those before it
-        than the rounding of its column, ``S eps`` times its norm.
+        Until the end, or until every direction is lost: a direction is lost once its part outside the span of those
+        before it is no larger than the rounding of its column, ``S eps`` times its norm.
 
     Raises
     ------
@@ -95,14 +96,14 @@ def pushed_frames(
         q, R = np.linalg.qr(pushed)
         growth, sizes = abs(np.diag(R)), safe_norm(R.T)
         with np.errstate(divide="ignore", invalid="ignore"):
-            # a column of zeros is lost, and strains the frame as any lost one does
+            # a column of zeros is lost, and strains the frame like any lost column
             ratios = np.where(sizes > 0, sizes / growth, np.inf)
             strain = max(np.log(ratios.max()) / strain_of_condition, abs(np.log(growth)).max() / strain_of_size, 1e-9)
         if strain > 1 and stop - t > 1:
             window = max(1, min(int(_CAUTION * (stop - t) / strain), (stop - t) // 2))
             continue
-        # A lost column lies in the span of those before it. Whatever QR put in its place belongs to no trajectory, and
-        # would take growth away from the columns behind it: the frame goes on without it.
+        # A lost column lies in the span of those before it. Whatever QR put in its place does not stem from the
+        # trajectory, and would take growth away from the columns after it, so the frame continues without it.
         kept = growth > rounding * sizes
         alive, Q, R = alive[kept], q[:, kept], R[np.ix_(kept, kept)]
         yield Frame(t, stop, Q, R, alive, float(ratios[kept].max(initial=1.0)))
@@ -111,7 +112,7 @@ def pushed_frames(
 
 
 def _push(lin: Linearization, Q: Array, sequence: int, t0: int, t1: int) -> Array:
-    """Columns (S, k) of one trajectory through a window, in float64; the other trajectories carry zeros."""
+    """Push columns (S, k) of one trajectory through a window, in float64; the other trajectories carry zeros."""
     vectors = np.zeros((lin.n_sequences, Q.shape[1], lin.state_size), lin.dtype)
     vectors[sequence] = Q.T
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -120,7 +121,7 @@ def _push(lin: Linearization, Q: Array, sequence: int, t0: int, t1: int) -> Arra
 
 
 def _require_single(steps: int, t: int, sequence: int) -> None:
-    """Refuse what one step has made of unit vectors; several steps may leave the range of numbers and are split."""
+    """Raise if a single step gave vectors that are not finite; several steps may leave the range, and are split."""
     if steps == 1:
         raise NonFiniteError(
             f"the Jacobian of step {t} turns a unit vector into one that is not finite; check the trajectory it was "

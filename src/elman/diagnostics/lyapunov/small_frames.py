@@ -1,9 +1,9 @@
 """Frames of small systems, pushed through all segments of a trajectory at once.
 
-A step of a map with two or three variables takes nanoseconds, and the call of a NumPy function a microsecond. So the
-trajectory is cut into segments, and all of them are gone through side by side, each from a guess of its first frame.
-What a segment ends with is a better guess for the next one, since frames forget what they were; once no guess changes,
-the result is that of going through the segments one after the other.
+A step of a map with two or three variables takes nanoseconds, but a call of a NumPy function a microsecond. So the
+trajectory is cut into segments, which are processed side by side, each from a guess of its first frame. The last frame
+of a segment is a better guess for the next segment, since frames forget their start; once no guess changes, the result
+is that of processing the segments one after the other.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 
 from ...linearization import Array, JacobianStack, Linearization
 
-_LARGEST_STATE = 4  # loops over pairs of columns are Python's
-_MOST_ROUNDS = 12  # Henon's map takes 2; beyond, what rounds cost comes near a pass step by step
-_LONGEST_WINDOW = 8  # products of more steps save little, and are the likelier to be too long
+_LARGEST_STATE = 4  # loops over pairs of columns run in Python
+_MOST_ROUNDS = 12  # the Henon map takes 2; more rounds than this would cost nearly as much as a pass step by step
+_LONGEST_WINDOW = 8  # products of more steps save little, and are more likely to be too long
 _FEWEST_WINDOWS = 64
-# Frames that differ by less change growth by less than rounding does, as the difference fades within the segment.
+# Frames that differ by less than this change growth by less than rounding, as the difference fades within the segment.
 _SAME = 1e-10
 
 
 class Growth(NamedTuple):
-    """What a frame went through.
+    """The growth of a frame along a trajectory.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Growth(NamedTuple):
     window : int
         Steps between two decompositions.
     condition : float
-        Worst condition of a frame before a decomposition, as :class:`~elman.diagnostics.lyapunov.frames.Frame` has it.
+        Worst condition of a frame before a decomposition, as in :class:`~elman.diagnostics.lyapunov.frames.Frame`.
     """
 
     logs: Array
@@ -50,14 +50,14 @@ def small_growth(
     Parameters
     ----------
     lin, start, sequence, edges, longest
-        As :func:`~elman.diagnostics.lyapunov.frames.pushed_frames` takes them.
+        As for :func:`~elman.diagnostics.lyapunov.frames.pushed_frames`.
 
     Returns
     -------
     Growth or None
-        With the longest window that divides all edges and keeps the condition below ``eps**(-1/2)``; None if this is
-        another kind of system, or its frames forget too slowly, or a direction is lost, or numbers leave their range:
-        step by step all that is handled.
+        With the longest window that divides all edges and keeps the condition below ``eps**(-1/2)``; None for another
+        kind of system, or if its frames forget too slowly, a direction is lost, or numbers leave their range: these
+        cases must be handled step by step.
     """
     if not isinstance(lin, JacobianStack) or lin.dtype != np.float64 or lin.state_size > _LARGEST_STATE:
         return None
@@ -80,7 +80,7 @@ def small_growth(
 
 
 def _in_range(growth: Array) -> bool:
-    """Whether squares of squares of these numbers can be computed."""
+    """Whether the fourth powers of these numbers can be computed."""
     tiny = float(np.finfo(np.float64).tiny) ** 0.25
     return bool(((growth > tiny) & (growth < 1 / tiny)).all())
 
@@ -103,7 +103,7 @@ def _settled(products: Array, first: Array) -> tuple[Array, float] | None:
     S, _, windows = products.shape
     length = max(4, math.isqrt(windows) // 8)
     segments = -(-windows // length)
-    # what is appended changes no frame
+    # the identity matrices that are appended change no frame
     padding = np.repeat(np.eye(S)[:, :, None], segments * length - windows, axis=2)
     laid = np.concatenate([products, padding], axis=2).reshape(S, S, segments, length)
     laid = np.ascontiguousarray(laid.transpose(3, 0, 1, 2))
@@ -117,7 +117,7 @@ def _settled(products: Array, first: Array) -> tuple[Array, float] | None:
         then *= np.where((then * begin).sum(axis=1) < 0, -1.0, 1.0)[:, None]
         change = abs(then - begin).max()
         begin = then
-        # NaN ends it too: a lost direction comes back in no further round
+        # NaN ends the loop too: a lost direction does not come back in later rounds
         if not change > _SAME:
             by_window: Array = growth.transpose(2, 0, 1).reshape(-1, len(first))[:windows]
             return by_window, float((sizes / growth).max())
@@ -127,7 +127,7 @@ def _settled(products: Array, first: Array) -> tuple[Array, float] | None:
 def _orthonormal(columns: Array) -> tuple[Array, Array, Array]:
     """Orthonormal columns (k, S, m) of m matrices side by side, ``|R_ii|`` (k, m), and the norms before (k, m).
 
-    Gram and Schmidt's method, each column twice, since once leaves errors in proportion to the condition.
+    By the Gram-Schmidt process, applied twice to each column, since once leaves errors proportional to the condition.
     """
     Q = np.empty_like(columns)
     growth, sizes = np.empty((2, len(columns), columns.shape[2]))

@@ -3,14 +3,14 @@ r"""How much of its past input a linear network :math:`s_t = W s_{t-1} + v u_t` 
 The memory capacity at lag ``k`` is the squared correlation of :math:`u_{t-k}` with its best linear readout from
 :math:`s_t`, for white input: :math:`m_k = (W^k v)^T C^{-1} W^k v` with the Gramian :math:`C = \sum_k W^k v v^T W^{kT}`
 (Jaeger 2001). Solving with ``C`` loses all digits beyond some 20 units, because the columns :math:`W^k v` are nearly
-dependent. A change of basis changes ``C`` but not :math:`m_k`, which hence depends on the eigenvalues of the
-controllable part only, and follows from the all-pass filter with these poles:
+dependent. A change of basis changes ``C`` but not :math:`m_k`, which therefore depends only on the eigenvalues of the
+controllable part, and follows from the all-pass filter with these poles:
 
 .. math:: B(z) = \prod_i \frac{z - \bar\lambda_i}{1 - \lambda_i z} = \sum_j b_j z^j, \qquad m_k = \sum_{j > k} b_j^2,
 
-since the sequences that the network cannot hold are spanned by the delayed copies of ``b``. Nothing is solved, and the
-sum over ``k`` is the number of poles up to rounding. A network with more poles holds more at every lag: so where
-rounding cannot tell how many are controllable, the fewest and the most bound the capacity at each lag.
+since the sequences that the network cannot hold are spanned by the delayed copies of ``b``. No system is solved, and
+the sum over ``k`` is the number of poles up to rounding. A network with more poles holds more at every lag, so where
+rounding leaves open how many modes are controllable, the fewest and the most bound the capacity at each lag.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class MemoryCapacity(Drawn, picture="plot_memory"):
     per_lag : ndarray, shape (L,)
         Capacity ``m_k`` in [0, 1] at lags ``k = 0 .. L - 1`` in steps, not increasing; lag 0 is the present input.
     rank : int
-        Dimension of the controllable subspace, which is the sum over all lags from 0: the smallest that was found for
-        a network within rounding of this one, ``10 N eps |W|`` in the Frobenius norm.
+        Dimension of the controllable subspace, which is the sum over all lags from 0: the smallest found for a network
+        within rounding of this one, ``10 N eps |W|`` in the Frobenius norm.
     state_size : int
         Number of units N.
     rank_high : int
-        The same for exactly the numbers that W and v hold, by integer arithmetic. Where it is more than :attr:`rank`,
-        the rounding with which W and v were made decides, and :attr:`per_lag` is the lower end of an interval.
+        The same for exactly the numbers in W and v, by integer arithmetic. Where it is more than :attr:`rank`, the rank
+        depends on how W and v were rounded, and :attr:`per_lag` is the lower end of an interval.
     per_lag_high : ndarray, shape (L,)
-        Upper end: what all N modes would hold, and no more in total than :attr:`rank_high`.
+        Upper end: what all N modes would hold, limited to a total of :attr:`rank_high`.
     """
 
     per_lag: Array
@@ -68,7 +68,7 @@ class MemoryCapacity(Drawn, picture="plot_memory"):
 
     @property
     def exact(self) -> bool:
-        """Whether the rank is sure: the same for the numbers as they are stored and within their rounding."""
+        """Whether the rank is certain: the same for the numbers as they are stored and within their rounding."""
         return self.rank == self.rank_high
 
     @property
@@ -131,18 +131,18 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     """Exact memory capacity of the linear network ``s[t] = W s[t-1] + v u[t]`` for white scalar input.
 
     It holds without noise: capacity at long lags may lie in directions of tiny variance, which no readout of finite
-    precision reaches. :func:`fisher_memory` counts noise in the state; :func:`measured_memory` measures a nonlinear
-    network. Where modes are equal, as in rings and lattices, the input reaches one of each kind; whether numbers that
-    were rounded mean equal modes cannot be known, and the result then carries an interval.
+    precision can use. :func:`fisher_memory` includes noise in the state; :func:`measured_memory` measures a nonlinear
+    network. Where modes are equal, as in rings and lattices, the input reaches only one of each kind; if rounding
+    leaves open whether modes are equal, the result includes an interval.
 
     Parameters
     ----------
     W : array_like, shape (N, N)
         Recurrent matrix with spectral radius below 1.
     v : array_like, shape (N,)
-        Input vector; its length does not matter unless it is 0.
+        Input vector; its norm does not matter unless it is 0.
     max_lag : int, optional
-        Last lag to return; by default up to where all later ones together hold less than 1e-9 of the total.
+        Last lag to return; by default such that all later lags together hold less than 1e-9 of the total.
 
     Returns
     -------
@@ -151,8 +151,8 @@ def memory_capacity(W: ArrayLike, v: ArrayLike, *, max_lag: int | None = None) -
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If W is not a finite real square matrix, v does not fit it, the spectral radius is 1 or more (the state has no
-        stationary variance), or so near 1 that more than four million lags count.
+        If W is not a finite real square matrix, v does not fit it, or the spectral radius is 1 or more (the state has
+        no stationary variance), or so near 1 that more than four million lags count.
 
     References
     ----------
@@ -191,19 +191,20 @@ def _capacity(poles: Array, least: int) -> Array:
 
 
 def _upper_end(W: Array, rank: int, lags: int) -> Array:
-    """The most that a network of the modes of W can hold (lags,), in total ``rank``; capacities do not increase."""
+    """Upper bound (lags,) for a network with the modes of W and total ``rank``, as capacities fall with the lag."""
     share = np.minimum(1.0, rank / np.arange(1, lags + 1))
     try:
         return np.minimum(share, _capacity(eigenvalues(W), lags)[:lags])
     except ArgumentError:
-        # a mode too near 1, which the input may not even reach
+        # a modulus too near 1, of a mode that the input may not even reach
         return share
 
 
 def _all_pass_response(poles: Array, least: int) -> Array:
     """Impulse response ``b`` of the real all-pass filter with these poles, to its end, at least ``least + 1`` long.
 
-    From samples of the product on the unit circle, each factor of modulus 1; twice as many until aliasing is nothing.
+    From samples of the product on the unit circle, where each factor has modulus 1; their number is doubled until
+    aliasing is negligible.
     """
     lags = 1 << max(6, (4 * len(poles)).bit_length(), (2 * least).bit_length())
     while True:
@@ -223,7 +224,7 @@ def _all_pass_response(poles: Array, least: int) -> Array:
 
 
 def linear_network(W: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
-    """Check the matrix and the input vector of a stable linear network; float64."""
+    """Check the matrix and the input vector of a stable linear network, and return both in float64."""
     matrix = square_matrix(W, "W")
     vector = finite_numbers(v, "v")
     if vector.shape != (len(matrix),):
@@ -240,6 +241,6 @@ def linear_network(W: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
 
 
 def lag_table(values: Array, name: str) -> list[str]:
-    """Some lags and their values, to print."""
+    """Some lags and their values, as lines to print."""
     shown = np.unique(np.linspace(0, len(values) - 1, _ROWS).round().astype(int))
     return [f"  {'lag':>8}  {name}", *(f"  {k:>8}  {values[k]:.4g}" for k in shown)]

@@ -1,11 +1,10 @@
-r"""Which part of a linear network its input reaches, and how far rounding lets one say so.
+r"""Which part of a linear network its input reaches, and how far rounding leaves this open.
 
-The rank of ``v, W v, W^2 v, ...`` is the discontinuous kind of number: the smallest change of W makes it N. So two of
-them are computed. That of the numbers as they are stored is exact, by arithmetic modulo primes. That of a network
-within rounding is found by taking off what the input does not reach: left vectors ``y`` with
-:math:`y^* [W - \lambda I,\ v]` of the size of rounding (Popov, Belevitch, Hautus). Arnoldi's process alone overlooks
-them: it divides by subdiagonals, and where these are small, as with smooth rings and lattices, the rounding of its
-first steps grows until it passes for a new direction.
+The rank of ``v, W v, W^2 v, ...`` is discontinuous: the smallest change of W can make it N. So two ranks are computed.
+That of the numbers as they are stored is exact, by arithmetic modulo primes. That of a network within rounding is found
+by removing what the input does not reach: left vectors ``y`` with :math:`y^* [W - \lambda I,\ v]` of the size of
+rounding (Popov, Belevitch, Hautus). Arnoldi's process alone overlooks them: it divides by subdiagonals, and where these
+are small, as with smooth rings and lattices, the rounding of its first steps grows until it looks like a new direction.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import scipy.linalg
 from ...linearization import Array
 from ..matrices import SEVERAL, rounding_of
 
-# Unreached modes, and equal ones, have overlap times gap near rounding; others are not looked at any closer.
+# Unreached modes, and equal ones, have overlap times gap near rounding; others are not examined further.
 _SUSPICIOUS = 1e-8
-# Singular value of some unit vectors below which they count as dependent.
+# Singular value of a set of unit vectors below which they count as dependent.
 _INDEPENDENT = 1e-4
 # Primes below 2^21: sums of 2000 products of two residues are integers below 2^53, exact in float64 in any order.
 _PRIMES = (2097143, 2097133, 2097131)
@@ -37,8 +36,8 @@ def controllable_part(W: Array, v: Array) -> Array:
     Returns
     -------
     ndarray, shape (r, r)
-        Upper Hessenberg; r = 0 if v is 0. The smallest r that was found for a network within rounding of this one,
-        as :func:`~elman.diagnostics.matrices.rounding_of` has it.
+        Upper Hessenberg; r = 0 if v is 0. The smallest r found for a network within rounding of this one, as defined by
+        :func:`~elman.diagnostics.matrices.rounding_of`.
     """
     largest, tolerance = float(np.abs(v).max()), rounding_of(W)
     if largest == 0:
@@ -58,7 +57,7 @@ def controllable_part(W: Array, v: Array) -> Array:
 
 
 def _unreached(W: Array, direction: Array, tolerance: float) -> Array:
-    """Orthonormal left vectors (N, d) that W maps among themselves and ``direction`` is orthogonal to, to rounding."""
+    """Orthonormal left vectors (N, d) whose span is invariant under W and orthogonal to ``direction``, to rounding."""
     size, scale = len(W), float(np.linalg.norm(W))
     if scale <= tolerance:
         return np.zeros((size, 0))
@@ -82,9 +81,9 @@ def _unreached(W: Array, direction: Array, tolerance: float) -> Array:
 
 
 def _equal_modes(values: Array, left: Array, direction: Array, tolerance: float) -> Array:
-    """What left eigenvectors (N, N) of equal eigenvalues span across ``direction``, for all of them at once.
+    """Span of left eigenvectors (N, N) of equal eigenvalues, orthogonal to ``direction``, for all eigenvalues at once.
 
-    No more than a proposal: vectors of a defective eigenvalue are left out, those of a sensitive one are inaccurate.
+    Only a proposal: vectors of a defective eigenvalue are left out, those of a sensitive one are inaccurate.
     """
     found, rest = [np.zeros((len(values), 0))], np.flatnonzero(values.imag >= -SEVERAL * tolerance)
     while len(rest):
@@ -119,7 +118,7 @@ def _invariant(basis: Array, W: Array, v: Array, tolerance: float) -> bool:
 def _arnoldi(W: Array, direction: Array, tolerance: float) -> Array:
     """Hessenberg form (r, r) on the Krylov space of a unit vector, by Arnoldi's process, orthogonalised twice.
 
-    A direction is new unless what is left of ``W q`` is within the tolerance.
+    A direction is new unless the remainder of ``W q`` is within the tolerance.
     """
     size = len(W)
     basis, hessenberg = np.zeros((size, size)), np.zeros((size + 1, size))
@@ -139,11 +138,11 @@ def _arnoldi(W: Array, direction: Array, tolerance: float) -> Array:
 
 
 def stored_rank(W: Array, v: Array) -> int:
-    """Rank of ``v, W v, W^2 v, ...`` for exactly the numbers that the arrays hold.
+    """Rank of ``v, W v, W^2 v, ...`` for exactly the numbers in the arrays.
 
     Floating-point numbers are integers times powers of two, so the arithmetic can be done modulo a prime. The sequence
-    ``u^T W^j v`` with random ``u`` obeys a linear recurrence whose order is at most the rank, and is the rank but for
-    a chance of about ``2 N / p`` (Wiedemann 1986); the largest order for three primes is taken, so that it is too small
+    ``u^T W^j v`` with random ``u`` obeys a linear recurrence whose order is at most the rank, and less than it with a
+    probability of about ``2 N / p`` (Wiedemann 1986); the largest order for three primes is taken, which is too small
     with a probability of about 1e-9 at N = 1000.
 
     Parameters
@@ -173,7 +172,7 @@ def _rank_modulo(W: Array, v: Array, prime: int, probe: Array) -> int:
 
 
 def _residues(values: Array, prime: int) -> Array:
-    """The numbers modulo a prime, whole numbers from 0 to p - 1 as float64."""
+    """The numbers modulo a prime, as whole numbers from 0 to p - 1 in float64."""
     mantissa, exponent = np.frexp(values)
     whole = np.ldexp(mantissa, 53).astype(np.int64) % prime
     exponents, inverse = np.unique(exponent, return_inverse=True)

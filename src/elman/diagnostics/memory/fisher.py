@@ -1,8 +1,8 @@
-r"""Fisher memory: how well a noisy linear network's state tells a small change of a past input.
+r"""Fisher memory: how well the state of a noisy linear network shows a small change of a past input.
 
 For :math:`s_t = W s_{t-1} + v u_t + \xi_t` with Gaussian noise of variance :math:`\epsilon` in every unit, the Fisher
 information of :math:`s_t` about :math:`u_{t-k}` is :math:`J_k = (W^k v)^T C^{-1} W^k v` with the noise covariance
-:math:`C = \epsilon \sum_j W^j W^{jT}` (Ganguli, Huh and Sompolinsky, PNAS 105, 2008). Unlike in the memory capacity
+:math:`C = \epsilon \sum_j W^j W^{jT}` (Ganguli, Huh and Sompolinsky, PNAS 105, 2008). Unlike in the memory capacity,
 :math:`C` is never smaller than :math:`\epsilon I`, so that solving with it is safe.
 """
 
@@ -35,11 +35,11 @@ class FisherMemory(Drawn, picture="plot_memory"):
     Attributes
     ----------
     per_lag : ndarray, shape (L,)
-        Fisher information ``J_k`` about the input ``k`` steps ago, ``k = 0 .. L - 1``; 1 means as much as one unit
-        without recurrence holds about its present input of unit strength and noise.
+        Fisher information ``J_k`` about the input ``k`` steps ago, ``k = 0 .. L - 1``; 1 is the information that one
+        unit without recurrence holds about its present input, at unit input weight and noise.
     total : float
-        Sum over all lags, also those beyond :attr:`per_lag`. With a unit vector ``v`` and unit noise exactly 1 for a
-        normal matrix, and at most N for any.
+        Sum over all lags, including those beyond :attr:`per_lag`. With a unit vector ``v`` and unit noise, exactly 1
+        for a normal matrix, and at most N for any.
     state_size : int
         Number of units N.
     """
@@ -76,12 +76,12 @@ def fisher_memory(
     W : array_like, shape (N, N)
         Recurrent matrix with spectral radius below 1.
     v : array_like, shape (N,)
-        Input vector, used as it is, its length included.
+        Input vector, used as given, including its norm.
     noise_variance : float, default 1
         Variance of the independent Gaussian noise in every unit and step, above 0; the information is proportional to
         its inverse.
     max_lag : int, optional
-        Last lag to return; by default up to where all later ones together hold less than 1e-9 of the total.
+        Last lag to return; by default such that all later lags together hold less than 1e-9 of the total.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def fisher_memory(
     ------
     ShapeError, DTypeError, ArgumentError
         If W is not a finite real square matrix, v does not fit it, the noise is not positive, or the spectral radius is
-        1 or more, too near to it for float64, or without ``max_lag`` so near that more than a million lags count.
+        1 or more, too near 1 for float64, or, without ``max_lag``, so near that more than a million lags count.
 
     References
     ----------
@@ -109,7 +109,7 @@ def fisher_memory(
     wanted = None if max_lag is None else size(max_lag, "max_lag", 0) + 1
     factor = scipy.linalg.cho_factor(_gramian(matrix, noise * np.eye(len(matrix))))
     information = scipy.linalg.cho_solve(factor, np.eye(len(matrix)))
-    # what W^k v and all later ones hold together, by the equation for the transpose
+    # the information of W^k v and all later ones together, by the equation for the transpose
     later = _gramian(matrix.T, information)
     whole = float(vector @ later @ vector)
     negligible = NEGLIGIBLE * whole
@@ -118,7 +118,7 @@ def fisher_memory(
         if last @ later @ last > negligible:
             raise ArgumentError(
                 f"the spectral radius of W is so near 1 that the memory extends over more than {_MOST_LAGS} lags; "
-                "scale W down, or say with max_lag how many to return"
+                "scale W down, or set the last lag to return with max_lag"
             )
     limit, count, signal = wanted or _MOST_LAGS, 0, vector
     parts: list[Array] = []
@@ -139,7 +139,7 @@ def fisher_memory(
 def _gramian(W: Array, start: Array) -> Array:
     """``sum_k W^k start W^{kT}`` for symmetric ``start``, by doubling the number of summed powers (Smith 1968).
 
-    A sum of positive semidefinite terms: it keeps its digits where a direct solve of the Lyapunov equation loses them.
+    A sum of positive semidefinite terms keeps its digits where a direct solve of the Lyapunov equation loses them.
     """
     total, power = start, W
     for _ in range(_DOUBLINGS):

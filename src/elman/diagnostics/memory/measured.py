@@ -1,10 +1,10 @@
-r"""Memory capacity of any network from recorded states, with the bias of the estimate taken off.
+r"""Memory capacity of any network from recorded states, with the bias of the estimate removed.
 
 The capacity at lag ``k`` is the coefficient of determination :math:`R^2_k` of the regression of the input
-:math:`u_{t-k}` on the states :math:`s_t` (Jaeger 2001). With ``p`` independent states and ``n`` samples the regression
-finds :math:`p / (n - 1)` on average where there is nothing to find: over many lags that adds up to more than the
-network holds. The adjusted :math:`1 - (1 - R^2)(n - 1)/(n - p - 1)` has no such bias (Ezekiel 1930). What chance
-reaches is told by the beta distribution that :math:`R^2` of independent Gaussian numbers has (Dambre, Verstraeten,
+:math:`u_{t-k}` on the states :math:`s_t` (Jaeger 2001). With ``p`` independent states and ``n`` samples, the regression
+finds :math:`p / (n - 1)` on average where there is nothing to find: over many lags, that adds up to more than the
+network holds. The adjusted :math:`1 - (1 - R^2)(n - 1)/(n - p - 1)` has no such bias (Ezekiel 1930). The threshold of
+chance follows from the beta distribution of :math:`R^2` for independent Gaussian numbers (Dambre, Verstraeten,
 Schrauwen and Massar 2012 cut off the lags below it, with a chi-squared approximation).
 """
 
@@ -25,9 +25,9 @@ from ...validation.arrays import finite_numbers
 from ...validation.scalars import size
 from .capacity import lag_table
 
-# A lag of no memory exceeds the threshold with this probability (Dambre et al. 2012).
+# A lag without memory exceeds the threshold with this probability (Dambre et al. 2012).
 _CHANCE = 1e-4
-# Standard errors, of an autocorrelation of white noise, beyond which the input is called correlated.
+# Standard errors of an autocorrelation of white noise beyond which the input is called correlated.
 _WHITE = 5.0
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -39,15 +39,15 @@ class MeasuredMemory(Drawn, picture="plot_memory"):
     Attributes
     ----------
     per_lag : ndarray, shape (L,)
-        Capacity at lags ``0 .. L - 1`` in steps without bias: the adjusted ``R^2``. Where there is no memory
-        it scatters around 0, also below it.
+        Capacity at lags ``0 .. L - 1`` in steps, without bias: the adjusted ``R^2``. Where there is no memory, it
+        scatters around 0, and may be negative.
     biased : ndarray, shape (L,)
         ``R^2`` as measured.
     threshold : float
-        Adjusted ``R^2`` that a lag of no memory exceeds with probability 1e-4.
+        Adjusted ``R^2`` that a lag without memory exceeds with probability 1e-4.
     n_samples, rank, state_size : int
-        Regressed samples n, independent states p, and units N. Independent means above the rounding of the dtype in
-        which the states were given: pass float32 states as they are.
+        Samples n in the regression, independent states p, and units N. Independent means above the rounding of the
+        dtype in which the states were given: pass float32 states as they are.
     input_correlation : float
         Largest autocorrelation of the input over these lags, in absolute value.
     """
@@ -62,7 +62,7 @@ class MeasuredMemory(Drawn, picture="plot_memory"):
 
     @property
     def total(self) -> float:
-        """Sum over all measured lags without bias."""
+        """Sum over all measured lags, without bias."""
         return float(self.per_lag.sum())
 
     @property
@@ -72,12 +72,12 @@ class MeasuredMemory(Drawn, picture="plot_memory"):
 
     @property
     def bias(self) -> float:
-        """What was taken off: the sum of :attr:`biased` minus :attr:`total`."""
+        """The bias that was removed: the sum of :attr:`biased` minus :attr:`total`."""
         return float((self.biased - self.per_lag).sum())
 
     @property
     def input_is_white(self) -> bool:
-        """Whether the input's autocorrelation is within chance; if not, lags share what they hold."""
+        """Whether the input's autocorrelation is within chance; if not, the capacities at different lags overlap."""
         return self.input_correlation <= _WHITE / np.sqrt(self.n_samples)
 
     def __repr__(self) -> str:
@@ -94,8 +94,8 @@ class MeasuredMemory(Drawn, picture="plot_memory"):
         ]
         if not self.input_is_white:
             lines.append(
-                f"  the input is correlated in time (up to {self.input_correlation:.2g}): lags share what they hold, "
-                "and the total is no capacity"
+                f"  the input is correlated in time (up to {self.input_correlation:.2g}): capacities at different lags "
+                "overlap, and the total is not a capacity"
             )
         return "\n".join([*lines, *lag_table(self.per_lag, "capacity without bias")])
 
@@ -120,21 +120,21 @@ def measured_memory(
 ) -> MeasuredMemory:
     """Memory capacity for the past of a white scalar input, by linear regression on recorded states.
 
-    The bias of chance is taken off exactly at lags of which the states hold nothing. At lags held in part a smaller one
-    is left, because residuals and states share inputs: the total of a linear network with N = 12 comes out 5 % too low
-    from 8 N samples, 3 % from 17 N, under 1 % from 33 N. Plain sums are too high by 45, 22 and 12 % there.
+    The bias from chance is removed exactly at lags of which the states hold nothing. At lags held in part, a smaller
+    bias is left, because residuals and states share inputs: the total of a linear network with N = 12 is 5 % too low
+    from 8 N samples, 3 % from 17 N, under 1 % from 33 N. Sums without the adjustment are too high by 45, 22 and 12 %.
 
     Parameters
     ----------
     states : array_like, shape (T, N)
         State after each step of one sequence, such as ``layer(x)[0]``.
     inputs : array_like, shape (T,) or (T, 1)
-        The input of each step, independent in time: ``states[t]`` has seen ``inputs[t]``.
+        The input of each step, independent in time: ``states[t]`` depends on ``inputs[t]``.
     max_lag : int, optional
         Last lag; 2 N by default.
     warmup : int, default 0
-        First steps to leave out of the states, while the network forgets where it started. The same samples serve
-        every lag: those from step ``max(warmup, max_lag)``.
+        Number of first steps to leave out, in which the network forgets its start. The same samples are used for every
+        lag: those from step ``max(warmup, max_lag)``.
 
     Returns
     -------
@@ -143,8 +143,8 @@ def measured_memory(
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If the arrays do not fit each other or are not finite real numbers, there are not at least two samples more
-        than states, or the input is constant.
+        If the arrays do not fit each other or are not finite real numbers, there are fewer than N + 3 samples, or the
+        input is constant.
 
     References
     ----------
@@ -199,13 +199,13 @@ def measured_memory(
 
 
 def _rounding(states: ArrayLike) -> float:
-    """Relative rounding of the numbers as they were recorded: what a float32 network computed has that of float32."""
+    """Relative rounding of the numbers as they were recorded: the states of a float32 network have that of float32."""
     dtype = np.asarray(states).dtype
     return max(float(np.finfo(dtype).eps), _EPS) if dtype.kind == "f" else _EPS
 
 
 def _orthonormal(states: Array, eps: float) -> Array:
-    """Orthonormal basis (n, p) of the centred columns, each brought to unit length first; constants add nothing."""
+    """Orthonormal basis (n, p) of the centred columns, each scaled to unit length first; constant ones add nothing."""
     centred = states - states.mean(axis=0)
     centred -= centred.mean(axis=0)  # the first mean was rounded
     length = np.linalg.norm(centred, axis=0)

@@ -28,7 +28,7 @@ class PhaseDiagram(Drawn, picture="plot_phase_diagram"):
     rate : ndarray, shape (V, G)
         Nats per step.
     critical_gain : ndarray, shape (V,)
-        The boundary between order and chaos, also beyond the gains shown.
+        The boundary between order and chaos, even if it lies beyond ``gains``.
     bias_variance : float
     nonlinearity : str
     """
@@ -42,7 +42,7 @@ class PhaseDiagram(Drawn, picture="plot_phase_diagram"):
 
     @property
     def has_chaos(self) -> bool:
-        """Whether gradients above the boundary grow at a bounded state; if not, the state grows without end as well."""
+        """Whether the state is bounded where gradients grow, above the boundary; if not, it grows without end too."""
         return NONLINEARITIES[self.nonlinearity].share is None
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 r"""Mean-field theory of large random networks: how strongly the state varies and how fast gradients grow.
 
-For :math:`h_t = W \phi(h_{t-1}) + I_t` with independent :math:`W_{ij} \sim N(0, g^2/N)` and large ``N`` every
-pre-activation is Gaussian with the variance that reproduces itself,
+For :math:`h_t = W \phi(h_{t-1}) + I_t` with independent :math:`W_{ij} \sim N(0, g^2/N)` and large ``N``, every
+pre-activation is Gaussian with the self-consistent variance
 
 .. math:: q = g^2 \langle \phi(\sqrt q\, z)^2 \rangle + \sigma_I^2 + \sigma_b^2, \qquad
    \chi = g^2 \langle \phi'(\sqrt q\, z)^2 \rangle, \qquad z \sim N(0, 1),
@@ -26,7 +26,7 @@ from ...linearization import Array
 from ...results import Drawn
 from ...validation.scalars import at_least_zero, choice
 
-# |rate| up to which a phase is called critical: rounding of the fixed point
+# |rate| up to which a phase is called critical: the rounding of the fixed point
 _CRITICAL = 1e-9
 # Half width of the integrals in standard deviations, beyond which the normal density is below 1e-18 of its peak.
 _WIDTH = 9.0
@@ -35,7 +35,7 @@ _FINEST = 200_001
 
 @dataclass(frozen=True)
 class _Nonlinearity:
-    """phi, its derivative, and for phi(c x) = c phi(x) the share ``<phi^2> / q = <phi'^2>``, which is constant."""
+    """phi, its derivative, and, if phi(c x) = c phi(x), the constant share ``<phi^2> / q = <phi'^2>``."""
 
     value: Callable[[Array], Array]
     slope: Callable[[Array], Array]
@@ -44,8 +44,8 @@ class _Nonlinearity:
     def moments(self, q: float) -> tuple[float, float]:
         """``<phi^2>`` and ``<phi'^2>`` for variance q, to rounding.
 
-        The trapezoidal rule converges exponentially for analytic functions: the spacing follows the poles of tanh,
-        which come near to the real axis as q grows.
+        The trapezoidal rule converges exponentially for analytic functions; the spacing is adapted to the poles of
+        tanh, which approach the real axis as q grows.
         """
         if self.share is not None:
             return self.share * q, self.share
@@ -83,11 +83,11 @@ class MeanField(Drawn, picture="plot_mean_field"):
     Attributes
     ----------
     gain, input_variance, bias_variance : float
-        As given: ``g``, variances of the input to a unit and of its bias.
+        As given: ``g``, and the variances of the input to a unit and of its bias.
     nonlinearity : str
         As given.
     q : float
-        Variance of the pre-activations; inf where it has no bound, NaN where any value reproduces itself.
+        Variance of the pre-activations; inf where it has no bound, NaN where any value is self-consistent.
     chi : float
         Mean growth of a squared gradient per step.
     """
@@ -147,7 +147,7 @@ def mean_field(
     Parameters
     ----------
     gain : float
-        ``g >= 0`` of weights of variance ``g^2 / N``; uniform weights within ``+-1/sqrt(N)`` have ``1/sqrt(3)``.
+        ``g >= 0``, for weights of variance ``g^2 / N``; uniform weights within ``+-1/sqrt(N)`` have ``g = 1/sqrt(3)``.
     input_variance : float, default 0
         Variance over units and time of ``W_ih x_t``, the input to a unit.
     bias_variance : float, default 0
@@ -162,12 +162,12 @@ def mean_field(
     Raises
     ------
     ArgumentError
-        If a number is negative or not finite, their variance overflows, or the nonlinearity is another.
+        If a number is negative or not finite, the variance overflows, or the nonlinearity is not one of these.
 
     References
     ----------
     Sompolinsky, Crisanti and Sommers, Chaos in random neural networks, PRL 61 (1988) 259; Molgedey, Schuchhardt and
-    Schuster, Suppressing chaos in neural networks by noise, PRL 69 (1992) 3717; for biases Poole et al., Exponential
+    Schuster, Suppressing chaos in neural networks by noise, PRL 69 (1992) 3717; for biases, Poole et al., Exponential
     expressivity in deep neural networks through transient chaos, NeurIPS 29 (2016).
 
     Examples
@@ -191,10 +191,10 @@ def mean_field(
 
 
 def _variance(phi: _Nonlinearity, gain: float, added: float) -> float:
-    """The largest q that reproduces itself, where the state settles; inf if there is none."""
+    """The largest self-consistent q, at which the state settles; inf if there is none."""
     if phi.share is not None:
         left = 1 - gain * gain * phi.share
-        # the square of a rounded root is 1 to rounding only
+        # the square of a rounded root is 1 only up to rounding
         left = 0.0 if abs(left) <= 4 * np.finfo(np.float64).eps else left
         if left == 0 and added == 0:
             return math.nan
@@ -203,7 +203,7 @@ def _variance(phi: _Nonlinearity, gain: float, added: float) -> float:
     def surplus(q: float) -> float:
         return gain * gain * phi.moments(q)[0] + added - q
 
-    # |phi| <= 1, and the variance that is gained is a concave function of q: at most one root besides 0
+    # |phi| <= 1, and g^2 <phi^2> is a concave function of q: at most one root besides 0
     if phi.moments(0.0)[0] == 0 and added == 0 and gain * float(phi.slope(np.zeros(1))[0]) <= 1:
         return 0.0
     from scipy.optimize import brentq
@@ -216,12 +216,12 @@ def _variance(phi: _Nonlinearity, gain: float, added: float) -> float:
 
 
 def _undriven(left: float) -> float:
-    """A homogeneous network without input or bias: nothing grows from exactly 0, but anything else does."""
+    """Variance without input or bias if phi is homogeneous: 0 if states decay, else inf, as all but exactly 0 grow."""
     return 0.0 if left > 0 else math.inf
 
 
 def _critical_gain(phi: _Nonlinearity, added: float) -> float:
-    """The gain at which chi is 1, from the root over q: the gain that reproduces q is sqrt((q - added) / <phi^2>)."""
+    """The gain at which chi is 1, found by its q: q is self-consistent at the gain sqrt((q - added) / <phi^2>)."""
     if phi.share is not None:
         return 1 / math.sqrt(phi.share)
     if added == 0 and phi.moments(0.0)[0] == 0:

@@ -1,6 +1,7 @@
 """What the recurrent matrix alone says about gradients, each number labelled by what it proves.
 
-The spectrum explains, it does not predict: what a driven network multiplies is ``diag(phi'(a_t)) W_hh``, not ``W_hh``.
+The spectrum explains but does not predict: a driven network multiplies gradients by ``diag(phi'(a_t)) W_hh``, not by
+``W_hh``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .pseudospectrum import Pseudospectrum, grid_axes, pseudospectral_radius, si
 from .resolvent import kreiss_constant, numerical_radius
 from .summary import summary
 
-# Largest matrix that is decomposed as a whole: a minute or so.
+# Largest matrix that is decomposed as a whole, which takes a minute or so.
 DENSE_SIZE = 2000
 
 
@@ -34,8 +35,8 @@ DENSE_SIZE = 2000
 class Spectrum(Drawn, picture="plot_spectrum"):
     """Spectral quantities of one recurrent matrix; made by :func:`spectrum`.
 
-    The eigenvalues and singular values are there; what needs more is computed when it is first asked for, and kept.
-    Printing computes nothing that takes long, and shows what has been asked for.
+    The eigenvalues and singular values are available at once; the rest is computed at its first use and stored.
+    Printing starts no long computation, and shows what has been computed.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class Spectrum(Drawn, picture="plot_spectrum"):
         Descending.
     rounding : float
         Spectral norm of the changes of W that count as rounding: ``10 H eps |W|_F``, and more if W came in float32.
-        What lies within it of a border, such as the unit circle, is called marginal and not by its side.
+        What lies within it of a border, such as the unit circle, is called marginal rather than assigned to a side.
     """
 
     W: Array = field(repr=False)
@@ -62,7 +63,7 @@ class Spectrum(Drawn, picture="plot_spectrum"):
 
     @property
     def time_constants(self) -> Array:
-        """``-1 / log |lambda|`` of every mode in the order of :attr:`eigenvalues`, in steps: in each it falls by e.
+        """Steps in which each mode falls by a factor e, ``-1 / log |lambda|``, in the order of :attr:`eigenvalues`.
 
         Shape (H,). 0 for an eigenvalue 0, inf for a marginal mode, NaN for a mode that grows.
         """
@@ -73,7 +74,7 @@ class Spectrum(Drawn, picture="plot_spectrum"):
         """Which modes (H,) have modulus 1 within :attr:`rounding`: whether they grow or decay cannot be known.
 
         A matrix within rounding of W has an eigenvalue on the unit circle at the angle of the mode; the more sensitive
-        an eigenvalue is, the farther from the circle that can be (Wilkinson 1965).
+        an eigenvalue is, the farther from the circle it can lie (Wilkinson 1965).
         """
         return marginal_modes(self.W, self.eigenvalues, self.rounding)
 
@@ -84,12 +85,12 @@ class Spectrum(Drawn, picture="plot_spectrum"):
 
     @property
     def norm(self) -> float:
-        """Spectral norm, the largest singular value: the most that one step can do to a vector."""
+        """Spectral norm, the largest singular value: the largest growth of a vector in one step."""
         return float(self.singular_values[0])
 
     @cached_property
     def numerical_radius(self) -> float:
-        """``max_theta lambda_max((e^{i theta} W + h.c.) / 2)``, to about 1e-9 relative; ``radius <= it <= norm``."""
+        """``max_theta lambda_max((e^{i theta} W + h.c.) / 2)``, to about 1e-9 relative, between radius and norm."""
         matrix, scale = scaled(self.W)
         return numerical_radius(matrix) * scale
 
@@ -118,10 +119,10 @@ class Spectrum(Drawn, picture="plot_spectrum"):
 
     @cached_property
     def eigenvector_condition(self) -> float:
-        """``|V| |V^{-1}|`` of the matrix V of unit eigenvectors: at least 1, 1 for a normal matrix with distinct ones.
+        """``|V| |V^{-1}|`` of the matrix V of unit eigenvectors: at least 1, and 1 if W is normal with distinct values.
 
         Perturbing W by E moves no eigenvalue by more than this times ``|E|`` (Bauer and Fike 1960), and ``|W^k|``
-        is at most this times ``radius^k``. inf for a defective matrix; near 1e15 rounding hides whether it is one.
+        is at most this times ``radius^k``. inf for a defective matrix; near 1e15, rounding hides whether W is.
         """
         values = scipy.linalg.svdvals(scipy.linalg.eig(scaled(self.W)[0])[1])
         return float(values[0] / values[-1]) if values[-1] > 0 else float("inf")
@@ -132,12 +133,12 @@ class Spectrum(Drawn, picture="plot_spectrum"):
         Parameters
         ----------
         eps : float
-            Size of the perturbation, above 0; below about ``1e-14 * norm`` rounding decides.
+            Size of the perturbation, above 0; below about ``1e-14 * norm``, rounding dominates.
 
         Returns
         -------
         float
-            At least ``radius + eps``, which it is for a normal matrix. Takes some eigenvalue problems of size 2 H.
+            At least ``radius + eps``, with equality for a normal matrix. Takes several eigenvalue problems of size 2 H.
 
         Raises
         ------
@@ -151,12 +152,13 @@ class Spectrum(Drawn, picture="plot_spectrum"):
         return pseudospectral_radius(self._schur, self.eigenvalues, positive(eps, "eps", "the norm of W"))
 
     def pseudospectrum(self, points: int = 60, window: Sequence[float] | None = None) -> Pseudospectrum:
-        """``sigma_min(z I - W)`` on a grid, to draw the pseudospectra from.
+        """``sigma_min(z I - W)`` on a grid, from which pseudospectra can be drawn.
 
         Parameters
         ----------
         points : int, default 60
-            Points along the longer side, at least 2, about 1 ms each at H = 100. The other has the same spacing.
+            Points along the longer side, at least 2; the other side has the same spacing. A point of the grid takes
+            about 1 ms at H = 100.
         window : sequence of 4 floats, optional
             (left, right, bottom, top); by default around the eigenvalues, with a margin.
 
@@ -167,7 +169,7 @@ class Spectrum(Drawn, picture="plot_spectrum"):
         Raises
         ------
         ArgumentError
-            For fewer points, or a window without an inside.
+            For fewer points, or a window without an interior.
         """
         rectangle = window_about(self.eigenvalues, self.numerical_radius) if window is None else window
         real, imag = grid_axes(rectangle, size(points, "points", 2))
@@ -175,7 +177,7 @@ class Spectrum(Drawn, picture="plot_spectrum"):
 
     @cached_property
     def _power_bounded(self) -> bool:
-        """Whether the powers of W stay bounded: no mode grows, and marginal modes have eigenvectors of their own."""
+        """Whether the powers of W stay bounded: no mode grows, and marginal modes have a full set of eigenvectors."""
         if self.stability != "marginal" or self.departure_from_normality <= 10 * self.rounding:
             return self.stability != "growing"
         return semisimple(self.W, self.eigenvalues, self.marginal, self.rounding)
@@ -184,10 +186,10 @@ class Spectrum(Drawn, picture="plot_spectrum"):
     def kreiss_constant(self) -> float:
         """``K = sup_{|z| > 1} (|z| - 1) / sigma_min(z I - W)``: transient growth is between K and ``e H K``.
 
-        Exactly 1 where the numerical radius is at most 1 (normal matrices of radius up to 1 among them), inf where the
-        powers are unbounded (a mode that grows, or a marginal one that is defective), else found by a search over the
-        outside of the unit disc: a lower bound that is the value to about 1e-6 unless a narrow peak is missed. Marginal
-        modes count as on the unit circle.
+        Exactly 1 where the numerical radius is at most 1 (as for normal matrices of radius up to 1), inf where the
+        powers are unbounded (a mode grows, or a marginal one is defective), otherwise found by a search outside the
+        unit disc: a lower bound, equal to the value to about 1e-6 unless a narrow peak is missed. Marginal modes are
+        taken to lie on the unit circle.
 
         References
         ----------
@@ -202,10 +204,10 @@ class Spectrum(Drawn, picture="plot_spectrum"):
 
     @cached_property
     def transient_peak(self) -> TransientPeak:
-        """``max_k |W^k|_2`` over ``k >= 0`` and the first k that has it; (inf, None) where the powers are unbounded.
+        """``max_k |W^k|_2`` over ``k >= 0`` and the first k that attains it; (inf, None) if the powers are unbounded.
 
-        For marginal modes, and radii so near to 1 that no power falls below 1 in time, the maximum over the first
-        10 000 powers. The first k is the first whose norm is within the rounding of the products of the maximum.
+        With marginal modes, or a radius so near to 1 that no norm falls below 1 in time, this is the maximum over the
+        first 10 000 powers. The first k is the first whose norm equals the maximum within the rounding of the products.
         """
         if not self._power_bounded:
             return TransientPeak(float("inf"), None)
@@ -250,25 +252,25 @@ def spectrum(W: Any) -> Spectrum | PartialSpectrum | SpectrumByGate:
     Parameters
     ----------
     W : array_like, scipy.sparse array or LinearOperator, (H, H); or mapping of names to these; or layer
-        Real, finite, ``H >= 1``: ``W_hh`` of an Elman cell, one gate's block of another cell, or any Jacobian. Gated
-        cells by gate: a mapping such as ``{"i": W_i, "f": W_f, ...}``, or an object whose ``recurrent_matrices`` is
-        one, as a layer's, or whose ``layer`` has them, as a network.
+        Real, finite, ``H >= 1``: ``W_hh`` of an Elman cell, one gate's block of another cell, or any Jacobian. For
+        gated cells, by gate: a mapping such as ``{"i": W_i, "f": W_f, ...}``, or an object that has such a mapping as
+        ``recurrent_matrices``, like a layer, or whose ``layer`` has one, like a network.
 
     Returns
     -------
     Spectrum
-        Up to H = 2000: ``radius norm eigenvalues singular_values`` at once, the rest when first asked for.
+        Up to H = 2000: ``radius norm eigenvalues singular_values`` at once, the rest at its first use.
     PartialSpectrum
-        Above: ``radius`` and ``norm`` with intervals and a few eigenvalues, by Krylov methods.
+        For larger H: ``radius`` and ``norm`` with intervals and a few eigenvalues, by Krylov methods.
     SpectrumByGate
-        Of a mapping or a layer.
+        For a mapping or a layer.
 
     Raises
     ------
     ShapeError
         If W is not a non-empty square matrix.
     DTypeError
-        If W is not real, or is a masked array, or an operator of more than 2000 units without its transpose.
+        If W is not real, or is a masked array, or an operator of more than 2000 units without a transpose.
     ArgumentError
         If W has a NaN or infinite entry, or a mapping is empty.
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class SpectrumByGate(Drawn, Mapping[str, "Spectrum | PartialSpectrum"], picture="plot_spectrum_by_gate"):
     """Spectra by the name of the gate; made by :func:`elman.spectrum` from a layer or a mapping of matrices.
 
-    A mapping in the order of the gates, read-only. No single one of them, nor all together, is the Jacobian of a gated
-    cell: gates multiply what the others pass on.
+    A read-only mapping in the order of the gates. None of the matrices, nor all of them together, is the Jacobian of a
+    gated cell, in which gates multiply what the others pass on.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class SpectrumByGate(Drawn, Mapping[str, "Spectrum | PartialSpectrum"], picture=
         """The spectra as plain Python, by gate."""
         return {gate: s.to_dict() for gate, s in self.items()}
 
-    def plot(self) -> Any:  # type: ignore[override]  # a figure of its own: one axes a gate
+    def plot(self) -> Any:  # type: ignore[override]  # a whole figure: one axes per gate
         """Eigenvalues of each gate side by side, on equal axes; returns the matplotlib figure."""
         return self._draw()
 

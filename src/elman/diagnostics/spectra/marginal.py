@@ -1,4 +1,4 @@
-r"""Modes on the unit circle, of which rounding decides whether they grow or decay.
+r"""Modes on the unit circle within rounding, so that it is unknown whether they grow or decay.
 
 A computed modulus of 1 + 1e-16 says nothing: the matrix has been rounded, and so has every step of the eigenvalue
 algorithm, which gives the eigenvalues of some ``W + E`` with ``|E|`` of the size of rounding. A mode is *marginal* if
@@ -6,8 +6,8 @@ such a matrix has an eigenvalue on the unit circle at its angle,
 
 .. math:: \sigma_{\min}(zI - W) \le \text{rounding}, \qquad z = \lambda / |\lambda| .
 
-For a simple eigenvalue this is a distance to the circle of its condition times the rounding (Wilkinson 1965), and for a
-block of size m of the m-th root of it, without asking which of them it is.
+For a simple eigenvalue, this allows a distance to the circle of its condition times the rounding (Wilkinson 1965), and
+for a Jordan block of size m the m-th root of that; the test is the same for both.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .resolvent import inverse_norm
 
 Stability = Literal["decaying", "marginal", "growing"]
 
-# Farther than this from the circle no mode is marginal: rounding would have to be that of a block of more than ten.
+# No mode farther than this from the circle is marginal: it would take a Jordan block of size more than ten.
 NEAR = 0.05
-# Conditions of nearly equal eigenvalues are known in order of magnitude only: what this factor clears is decided.
+# The conditions of nearly equal eigenvalues are known only to an order of magnitude: beyond this factor it is certain.
 _MARGIN = 1e3
 
 
@@ -60,14 +60,14 @@ def marginal_modes(W: Array, eigenvalues: Array, rounding: float) -> Array:
 
 
 def stability(eigenvalues: Array, marginal: Array) -> Stability:
-    """What the mode of largest growth does: it grows, or it is marginal, or all of them decay."""
+    """Whether a mode grows, none grows but some are marginal, or all of them decay."""
     if (np.asarray(np.abs(eigenvalues) > 1) & ~marginal).any():
         return "growing"
     return "marginal" if marginal.any() else "decaying"
 
 
 def modes_in_words(eigenvalues: Array, marginal: Array) -> str:
-    """How many modes there are of each kind."""
+    """How many modes there are of each kind, in words."""
     growing = int(np.count_nonzero((np.abs(eigenvalues) > 1) & ~marginal))
     level = int(np.count_nonzero(marginal))
     decaying = len(eigenvalues) - growing - level
@@ -75,7 +75,7 @@ def modes_in_words(eigenvalues: Array, marginal: Array) -> str:
 
 
 def slowest_mode(eigenvalues: Array, marginal: Array) -> tuple[float | None, str]:
-    """Time constant of the outermost mode, in steps, and words for it; no number where it grows."""
+    """Time constant of the outermost mode in steps, and a description of it; None if the mode grows."""
     radius, kind = float(np.abs(eigenvalues).max()), stability(eigenvalues, marginal)
     if kind == "growing":
         return None, f"none: it grows, by e in {1 / np.log(radius):.6g} steps, undriven and linear"
@@ -93,10 +93,10 @@ def time_constants(eigenvalues: Array, marginal: Array) -> Array:
 
 
 def semisimple(W: Array, eigenvalues: Array, marginal: Array, rounding: float) -> bool:
-    """Whether the marginal modes have eigenvectors of their own within rounding, so that powers of W keep them bounded.
+    """Whether the marginal modes have a full set of eigenvectors within rounding, so that powers of W stay bounded.
 
-    Eigenvalues that rounding cannot tell apart are taken together. On their invariant subspace W is a multiple of the
-    identity, within rounding times the norm of the projection on it, or it has a Jordan block.
+    Eigenvalues that are equal within rounding form a group. On its invariant subspace, W either is a multiple of the
+    identity, within rounding times the norm of the projection onto it, or has a Jordan block.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def semisimple(W: Array, eigenvalues: Array, marginal: Array, rounding: float) -
             centre = values[group].mean()
             distance = np.abs(eigenvalues - centre)
             spread = distance[np.isin(eigenvalues, values[group])].max()
-            # where another decomposition puts them, but not where other eigenvalues are
+            # wide enough for where another decomposition puts them, without reaching other eigenvalues
             others = distance[distance > spread]
             free = min(reach[group].max(), (others.min(initial=np.inf) - spread) / 2)
             if not _is_scalar(W, centre, spread + free, rounding):
@@ -133,11 +133,11 @@ def semisimple(W: Array, eigenvalues: Array, marginal: Array, rounding: float) -
 
 
 def _is_scalar(W: Array, centre: complex, radius: float, rounding: float) -> bool:
-    """Whether W is a multiple of the identity within rounding, on the invariant subspace of eigenvalues in a disc."""
+    """Whether W is a multiple of the identity within rounding on the invariant subspace of eigenvalues in a disc."""
     schur: Any = scipy.linalg.schur
     triangular, _, m = schur(W.astype(np.complex128), output="complex", sort=lambda z: abs(z - centre) <= radius)
     block = triangular[:m, :m] - centre * np.eye(m)
-    # [I, X] maps W to the block: the projection along the other modes has the norm sqrt(1 + |X|^2)
+    # [I, X] maps W to the block: the projection along the other modes has norm sqrt(1 + |X|^2)
     others = scipy.linalg.solve_sylvester(triangular[:m, :m], -triangular[m:, m:], triangular[:m, m:])
     projection = np.hypot(1, np.linalg.norm(others))
     return bool(np.linalg.norm(block) <= SEVERAL * rounding * projection)

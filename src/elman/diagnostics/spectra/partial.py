@@ -1,4 +1,4 @@
-"""Radius and norm of large and sparse matrices from Krylov spaces, each with the interval that it is known to.
+"""Radius and norm of large and sparse matrices from Krylov spaces, each with an interval of uncertainty.
 
 ARPACK's start vector is fixed: the same matrix always gives the same numbers.
 """
@@ -15,25 +15,25 @@ from ...linearization import Array
 from ...results import Drawn
 from .marginal import Stability, modes_in_words, stability, time_constants
 
-# Eigenvalues asked for: those of modulus nearly the largest come with it, which tells a plateau from a peak.
+# Number of eigenvalues to compute: more than one, to show whether others have nearly the largest modulus.
 EIGENVALUES = 6
 # Krylov vectors: more than ARPACK's 2 k + 1, as eigenvalues of random matrices crowd at the edge.
 _KRYLOV = 60
 _RESTARTS = 100
 _TOLERANCE = 1e-10
-# Relative to the norm: what the products of an iteration lose.
+# Rounding of the products in an iteration, relative to the norm.
 _ROUNDING = 100 * float(np.finfo(np.float64).eps)
 
 
 class Estimate(NamedTuple):
-    """A number and the interval that it is known to.
+    """A number and its interval of uncertainty.
 
     Attributes
     ----------
     value : float
         NaN if the iteration did not converge.
     low, high : float
-        To first order in the residual.
+        Ends of the interval, to first order in the residual.
     """
 
     value: float
@@ -60,14 +60,14 @@ class PartialSpectrum(Drawn, picture="plot_partial_spectrum"):
     eigenvalues : ndarray, shape (k,), complex
         Ritz values of largest modulus, descending; all H of them where the graph of the matrix has no cycle.
     residuals : ndarray, shape (k,)
-        ``|W x - lambda x|`` for unit x: the value is exact for a matrix that near to W.
+        ``|W x - lambda x|`` for unit x: the value is exact for a matrix at this distance from W.
     conditions : ndarray, shape (k,)
-        Condition of each eigenvalue: it is off by about this times its residual (Wilkinson 1965). NaN where its left
+        Condition of each eigenvalue: its error is about this times its residual (Wilkinson 1965). NaN where its left
         eigenvector was not found.
     radius_estimate : Estimate
-        Largest modulus, within residual times condition; within [0, norm] if that is not known.
+        Largest modulus, within residual times condition; within [0, norm] if the condition is not known.
     norm_estimate : Estimate
-        Largest singular value. The Ritz value is a lower bound; the interval ends at it plus its residual.
+        Largest singular value. The Ritz value is a lower bound; the interval reaches up to it plus its residual.
     exact : bool
         Whether the eigenvalues were read off the diagonal: without a cycle in its graph the matrix is triangular in
         some order of the units.
@@ -96,12 +96,12 @@ class PartialSpectrum(Drawn, picture="plot_partial_spectrum"):
 
     @property
     def radius(self) -> float:
-        """Largest modulus of an eigenvalue that was found."""
+        """Largest modulus of the eigenvalues found."""
         return self.radius_estimate.value
 
     @property
     def norm(self) -> float:
-        """Largest singular value, from below."""
+        """Largest singular value, a lower bound."""
         return self.norm_estimate.value
 
     @property
@@ -111,10 +111,10 @@ class PartialSpectrum(Drawn, picture="plot_partial_spectrum"):
 
     @property
     def marginal(self) -> Array:
-        """Which of the modes found (k,) have modulus 1 within what is known of it.
+        """Which of the modes found (k,) have modulus 1 within the error of their eigenvalue.
 
-        That is the sum of residual and rounding, ``100 eps`` times the norm, times their condition, or 1 where that is
-        not known; values read off the diagonal are exact.
+        The error is the condition (1 if not known) times the sum of the residual and the rounding, ``100 eps`` times
+        the norm; values read off the diagonal are exact.
         """
         distance = np.abs(np.abs(self.eigenvalues) - 1)
         if self.exact:
@@ -124,7 +124,7 @@ class PartialSpectrum(Drawn, picture="plot_partial_spectrum"):
 
     @property
     def stability(self) -> Stability:
-        """What the modes found do: ``"growing"``, ``"marginal"`` or ``"decaying"``, as of a :class:`Spectrum`."""
+        """What the modes found do: ``"growing"``, ``"marginal"`` or ``"decaying"``, as for a :class:`Spectrum`."""
         return stability(self.eigenvalues, self.marginal)
 
     def __repr__(self) -> str:
@@ -208,19 +208,19 @@ def partial_spectrum(W: Any) -> PartialSpectrum:
 
 
 def _require_products(operator: Any, start: Array) -> None:
-    """Refuse operators without a transpose, and numbers that are not finite, which ARPACK would carry on with."""
+    """Refuse operators without a transpose, and products that are not finite, which ARPACK would not notice."""
     try:
         products = operator.matvec(start), operator.rmatvec(start)
     except NotImplementedError as error:
         raise DTypeError(
-            "W must be an operator with its transpose, for the norm: give LinearOperator a rmatvec as well"
+            "W must be an operator with a transpose, for the norm: give LinearOperator an rmatvec as well"
         ) from error
     if not all(np.isfinite(product).all() for product in products):
         raise ArgumentError("W must be finite: its product with a vector of finite numbers is not")
 
 
 def _acyclic_diagonal(W: Any) -> Array | None:
-    """The diagonal, which are the eigenvalues, in descending modulus if no cycle joins two units; else None."""
+    """The eigenvalues, read off the diagonal, in descending modulus if no cycle joins two units; else None."""
     from scipy.sparse.csgraph import connected_components
 
     if connected_components(W, connection="strong")[0] < W.shape[0]:
@@ -249,12 +249,12 @@ def _ritz_values(operator: Any, start: Array) -> tuple[Array, Array, Array]:
 
 
 def _arpack(operator: Any, start: Array) -> tuple[Array, Array]:
-    """Ritz values (k,) of largest modulus, descending, and unit vectors (H, k); those that converged, if not all do."""
+    """Ritz values (k,) of largest modulus, descending, and unit vectors (H, k); only those that converged."""
     from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, eigs
 
     size = operator.shape[0]
     if not np.any(operator.matvec(start)):
-        # A random vector is mapped to 0 by the zero matrix alone, which ARPACK cannot start on.
+        # Only the zero matrix maps a random vector to 0, and ARPACK cannot start on it.
         return np.zeros(1, dtype=complex), np.eye(size, 1, dtype=complex)
     found: tuple[Array, Array]
     try:
@@ -264,7 +264,7 @@ def _arpack(operator: Any, start: Array) -> tuple[Array, Array]:
     except ArpackNoConvergence as error:
         found = error.eigenvalues, error.eigenvectors
     except ArpackError:
-        # powers of a nilpotent operator leave nothing to go on with
+        # the powers of a nilpotent operator vanish, so that the iteration cannot continue
         found = np.zeros(0, dtype=complex), np.zeros((size, 0), dtype=complex)
     values, vectors = found
     order = np.lexsort((values.imag, values.real, np.abs(values)))[::-1]
@@ -283,7 +283,7 @@ def _radius(values: Array, residuals: Array, conditions: Array, norm: Estimate) 
 
 
 def _norm(operator: Any, start: Array) -> Estimate:
-    """Largest singular value: Ritz value of ``W^T W``, from below, and up to its residual."""
+    """Largest singular value: from a Ritz value of ``W^T W``, a lower bound, up to that plus its residual."""
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
     if not np.any(operator.matvec(start)):

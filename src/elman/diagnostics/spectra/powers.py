@@ -10,22 +10,22 @@ import scipy.linalg
 from ...linearization import Array
 from ..matrices import frobenius_norm
 
-# Powers searched for the transient peak before giving up a proof: a peak at step k needs a radius near 1 - 1/k, so this
-# covers radii up to about .9999.
+# Powers searched for the transient peak before giving up on a proof: a peak at step k needs a radius near 1 - 1/k, so
+# this covers radii up to about 0.9999.
 MAX_POWER = 10_000
 # Relative rounding of a power that is not exceeded in practice, though its bound may be larger.
 _KNOWN = 1e-6
 
 
 class TransientPeak(NamedTuple):
-    """Largest norm that a power of the matrix has.
+    """Largest norm of a power of the matrix.
 
     Attributes
     ----------
     value : float
         ``max_k |W^k|_2`` over ``k >= 0``; inf if the powers are not bounded.
     step : int or None
-        The first ``k`` that has it within rounding; None if there is none.
+        The first ``k`` that attains it within rounding; None if there is none.
     """
 
     value: float
@@ -33,12 +33,12 @@ class TransientPeak(NamedTuple):
 
 
 def transient_peak(W: Array, norm: float) -> TransientPeak:
-    """``max_k |W^k|_2`` over ``k >= 0`` for bounded powers, and the first k that has it within rounding.
+    """``max_k |W^k|_2`` over ``k >= 0`` for bounded powers, and the first k that attains it within rounding.
 
     Parameters
     ----------
     W : ndarray, shape (H, H), real or complex
-        Marginal eigenvalues on the unit circle, from where no power drifts away.
+        With its marginal eigenvalues exactly on the unit circle, so that the powers do not drift.
     norm : float
         Its spectral norm, above 1.
 
@@ -60,6 +60,6 @@ def transient_peak(W: Array, norm: float) -> TransientPeak:
             break
         power = power @ W
     value, step = records[-1]
-    # k products, the error of each carried on by powers of at most this norm
+    # k products, whose errors are multiplied by powers of at most this norm
     rounding = (step or 0) * len(W) * float(np.finfo(np.float64).eps) * norm * value
     return next(record for record in records if record.value >= value * (1 - min(rounding, _KNOWN)))

@@ -21,15 +21,15 @@ from ...results import Drawn
 from ...validation.arrays import real_numbers
 from .resolvent import inverse_norm
 
-# Directions of the first radial searches: those of so many leading pairs of eigenvalues.
+# Directions of the first radial searches: those of this many leading pairs of eigenvalues.
 _STARTS = 4
 # Relative distance from the real axis or the unit circle within which a computed eigenvalue counts as on it; wrong ones
-# cost time and are sorted out by their singular value.
+# cost time and are rejected by their singular value.
 _ON_CURVE = 1e-6
 _ROUNDS = 50
 # Relative accuracy of sigma_min on a grid: far below what a contour can show.
 _GRID_ACCURACY = 1e-4
-# Part of the drawn width that is added on every side of the eigenvalues
+# Fraction of the width that is added on every side of the eigenvalues
 _MARGIN = 0.3
 
 
@@ -88,7 +88,7 @@ class Pseudospectrum(Drawn, picture="plot_pseudospectrum"):
 
 
 def window_about(eigenvalues: Array, numerical_radius: float) -> Sequence[float]:
-    """The rectangle (left, right, bottom, top) that a grid covers unless told otherwise, symmetric to the real axis."""
+    """The rectangle (left, right, bottom, top) that a grid covers by default, symmetric about the real axis."""
     width = max(np.ptp(eigenvalues.real), 2 * np.abs(eigenvalues.imag).max(), numerical_radius, 1e-3)
     margin = _MARGIN * float(width)
     top = float(np.abs(eigenvalues.imag).max()) + margin
@@ -124,9 +124,9 @@ def pseudospectral_radius(triangular: Array, eigenvalues: Array, eps: float) -> 
     r"""Largest modulus in the eps-pseudospectrum, by the criss-cross method.
 
     Alternates between the outermost point of the pseudospectrum in some directions, and the arcs of the circle through
-    it that lie inside the pseudospectrum, whose middles are the next directions. Both steps are eigenvalue problems of
-    twice the size, hence no part of the pseudospectrum is missed, and convergence is quadratic (Mengi and Overton, IMA
-    J. Numer. Anal. 25, 2005).
+    it that lie inside the pseudospectrum, whose midpoints are the next directions. Both steps are eigenvalue problems
+    of twice the size, so that no part of the pseudospectrum is missed, and convergence is quadratic (Mengi and Overton,
+    IMA J. Numer. Anal. 25, 2005).
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def pseudospectral_radius(triangular: Array, eigenvalues: Array, eps: float) -> 
     -------
     float
     """
-    best = float(abs(eigenvalues[0])) + eps  # discs about the eigenvalues are inside
+    best = float(abs(eigenvalues[0])) + eps  # the discs about the eigenvalues are inside
     angles = np.unique(np.abs(np.angle(eigenvalues[: 2 * _STARTS]))).tolist()
     for _ in range(_ROUNDS):
         best = max(best, *(_outermost(triangular, eps, theta) for theta in angles))

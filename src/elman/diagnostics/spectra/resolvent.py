@@ -10,7 +10,7 @@ from scipy.linalg.lapack import ztrtrs
 
 from ...linearization import Array
 
-# Directions of the coarse searches, over [0, pi]: a real matrix looks the same above and below the real axis.
+# Directions of the coarse searches, over [0, pi]: a real matrix behaves alike above and below the real axis.
 _ANGLES = 33
 
 
@@ -42,7 +42,7 @@ def numerical_radius(W: Array) -> float:
     a, b = values[:-1], values[1:]
     ceilings = np.sqrt(np.maximum(a * a + b * b - 2 * a * b * np.cos(step), 0)) / np.sin(step)
     for i in np.argsort(-ceilings):
-        # Peaks at grid points belong to both neighbours; an interval is searched if it can hold something better.
+        # Peaks at grid points belong to both neighbours; an interval is searched if it can contain a larger value.
         if ceilings[i] <= best * (1 + 1e-10):
             break
         found = minimize_scalar(
@@ -67,7 +67,7 @@ def top_eigenpair(hermitian: Array) -> tuple[float, Array]:
     except np.linalg.LinAlgError:
         values = vectors = np.empty(0)
     if not len(values):
-        # LAPACK's drivers for single eigenvalues give up on some multiples of the identity to rounding, or find none
+        # LAPACK's drivers for single eigenvalues fail, or find none, for some near multiples of the identity
         values, vectors = scipy.linalg.eigh(hermitian, driver="evd")
     return float(values[-1]), vectors[:, -1]
 
@@ -87,7 +87,7 @@ def kreiss_constant(triangular: Array, eigenvalues: Array, norm: float) -> float
     Returns
     -------
     float
-        At least 1, the limit far away.
+        At least 1, the limit for large ``|z|``.
     """
     from scipy.optimize import minimize
 
@@ -100,7 +100,7 @@ def kreiss_constant(triangular: Array, eigenvalues: Array, norm: float) -> float
         np.fill_diagonal(shifted, (1 + distance) * np.exp(1j * theta) - diagonal)
         return -float(np.log(distance * inverse_norm(shifted)))
 
-    # A peak stands over an eigenvalue near the circle, as far outside as the eigenvalue is inside, and is as narrow.
+    # An eigenvalue near the circle has a peak at its angle, as far outside as the eigenvalue is inside, and as narrow.
     angles = np.concatenate([np.linspace(0, np.pi, _ANGLES), abs(np.angle(eigenvalues[:16]))])
     nearest = max(1 - abs(eigenvalues[0]), 1e-7)
     distances = np.linspace(np.log(nearest) - 2, np.log(norm) + 3, 16)
@@ -118,7 +118,7 @@ def kreiss_constant(triangular: Array, eigenvalues: Array, norm: float) -> float
 def inverse_norm(triangular: Array, accuracy: float = 1e-13) -> float:
     """``|R^{-1}|_2`` by Lanczos on ``(R^* R)^{-1}``.
 
-    Trefethen's way to pseudospectra (Acta Numerica 1999): two triangular solves an iteration in place of a full
+    Trefethen's method for pseudospectra (Acta Numerica 1999): two triangular solves per iteration instead of a full
     singular value decomposition.
 
     Parameters
@@ -131,12 +131,12 @@ def inverse_norm(triangular: Array, accuracy: float = 1e-13) -> float:
     Returns
     -------
     float
-        From below; inf if R is singular, or so nearly that the square of its inverse overflows.
+        A lower bound; inf if R is singular, or so nearly singular that the square of its inverse overflows.
     """
     if not np.diagonal(triangular).all():
         return float("inf")
     size = len(triangular)
-    # A fixed start vector without special direction: the same matrix always gives the same number.
+    # A fixed start vector in no special direction: the same matrix always gives the same number.
     q = np.exp(2.4j * np.arange(size) ** 2)
     q /= np.linalg.norm(q)
     basis, value = [q], 0.0

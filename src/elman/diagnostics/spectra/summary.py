@@ -1,4 +1,4 @@
-"""The spectrum of one matrix in words: what is at hand or cheap, and how to get the rest."""
+"""The spectrum of one matrix in words: what has been computed or is cheap, and how to get the rest."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from .dense import Spectrum
 
 SEARCHED = ("numerical_radius", "kreiss_constant", "transient_peak")
-"""Found by searches of up to seconds, at any size: shown once they have been asked for."""
+"""Found by searches that take up to seconds, at any size: shown once they have been computed."""
 
 DECOMPOSED = ("departure_from_normality", "eigenvector_condition")
-"""From one more decomposition each."""
+"""Each takes one more decomposition."""
 
 CHEAP_SIZE = 128
-"""Largest matrix for whose summary that is done: two take 30 ms at this size, and a second at 512."""
+"""Largest matrix whose summary includes these: two decompositions take 30 ms at this size, and a second at 512."""
 
 
 def summary(s: Spectrum) -> str:
